@@ -22,8 +22,7 @@ from std_srvs.srv import Trigger
 
 from sysid_msgs.action import Identify
 from sysid_msgs.msg import DriverStatus, SampleBatch
-from sysid_ros.cli.process_group import ProcessGroup, stop_groups
-from sysid_ros.cli.suite import Suite, node_command, suite_environment
+from sysid_ros.cli.suite import ProcessGroup, Suite, node_command, stop_groups, suite_environment
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.processes import IDENTIFY, resolve

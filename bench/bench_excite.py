@@ -19,10 +19,10 @@ import sys
 
 from _table import print_report
 
-from sysid_ros.cli.papers_excite import collect_runs
+from sysid_ros.cli.papers import collect_excite
 from sysid_ros.cli.parse_others import excite_parser
 from sysid_ros.papers import excite_report
 
 if __name__ == "__main__":
     options = excite_parser().read()
-    sys.exit(print_report(excite_report, *collect_runs(options), options.results))
+    sys.exit(print_report(excite_report, *collect_excite(options), options.results))

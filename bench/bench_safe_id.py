@@ -25,7 +25,7 @@ from pathlib import Path
 
 from _table import describe_machine, print_figure, print_lead, print_table
 
-from sysid_ros.cli.papers_safe_id import collect_runs
+from sysid_ros.cli.papers import collect_safe_id
 from sysid_ros.cli.parse_others import safe_id_parser
 from sysid_ros.papers import safe_id_report
 
@@ -33,7 +33,7 @@ from sysid_ros.papers import safe_id_report
 def main() -> int:
     options = safe_id_parser().read()
     print(describe_machine(), flush=True)
-    entries, failures = collect_runs(options)
+    entries, failures = collect_safe_id(options)
     print_lead(safe_id_report.verdict(entries))
     for table in safe_id_report.tables(entries):
         print_table(table.columns, table.rows, table.title)

@@ -12,18 +12,20 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import pickle
 import signal
 import time
 import traceback
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent import futures
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import partial
+from multiprocessing import connection
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 
@@ -33,8 +35,6 @@ Work = Callable[..., Any]
 """A function of a module, called with the job as keyword arguments; returns what JSON can hold."""
 ATTEMPTS = 2
 """How often a run that fails is tried."""
-_LOOK = 0.1
-"""Longest time between two looks at the shares that runs report [s]."""
 _CONNECT_TIMEOUT = 10.0
 """How long the scheduler of a cluster is looked for [s]."""
 
@@ -60,35 +60,22 @@ class Completion:
     processor_seconds: float = float("nan")
 
 
-_listener: Callable[[float], object] | None = None
+_listener: Callable[[float], object] = bool
+"""Of this process: takes the share of its run that is done; nobody's by default."""
 
 
 def tell_share(share: float) -> None:
     """Tell which share of the run that this process carries out is done, 0..1; for the functions of runs."""
-    if _listener is not None:
-        _listener(share)
+    _listener(share)
 
 
-class Executor(Protocol):
-    """What carries out runs.
-
-    Attributes:
-        workers: Runs at a time.
-        on_share: Called with a run and the share of it that is done, if it reports any (:func:`tell_share`) and is
-            carried out on this machine.
-    """
-
-    workers: int
-    on_share: Callable[[Job, float], object]
-
-    def run(self, work: Work, jobs: Sequence[Job]) -> Iterator[Completion]:
-        """Carry out all jobs, and yield each as it ends, in any order; a failure ends no other run."""
-
-
-def carry_out(work: Work, job: Job, on_share: Callable[[float], object] | None = None) -> Completion:
-    """Carry out one run here, pass on the shares that it reports, and note how it ended."""
+def _listen(listener: Callable[[float], object]) -> None:
     global _listener  # noqa: PLW0603 - a process carries out one run at a time
-    _listener = on_share
+    _listener = listener
+
+
+def carry_out(work: Work, job: Job) -> Completion:
+    """Carry out one run here, and note how it ended."""
     begin, worker = (time.monotonic(), time.process_time()), f"{os.uname().nodename}:{os.getpid()}"
     try:
         result, failure = work(**job), None
@@ -96,26 +83,41 @@ def carry_out(work: Work, job: Job, on_share: Callable[[float], object] | None =
         frames = traceback.extract_tb(error.__traceback__)[-3:]
         where = " > ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames)
         result, failure = None, f"{type(error).__name__}: {error} ({where})"
-    finally:
-        _listener = None
     return Completion(job, result, failure, worker, time.monotonic() - begin[0], time.process_time() - begin[1])
 
 
-class InProcess:
-    """Runs one after the other in this process, in their order."""
+class Executor(ABC):
+    """Carries out runs.
+
+    Attributes:
+        workers: Runs at a time.
+        on_share: Called with a run and the share of it that is done, if it reports any (:func:`tell_share`) and is
+            carried out on this machine.
+    """
 
     workers = 1
+    on_share: Callable[[Job, float], object] = staticmethod(lambda job, share: None)
 
-    def __init__(self) -> None:
-        self.on_share: Callable[[Job, float], object] = lambda job, share: None
+    @abstractmethod
+    def run(self, work: Work, jobs: Sequence[Job]) -> Iterator[Completion]:
+        """Carry out all jobs, and yield each as it ends, in any order; a failure ends no other run."""
+
+
+class InProcess(Executor):
+    """Runs one after the other in this process, in their order."""
 
     def run(self, work: Work, jobs: Sequence[Job]) -> Iterator[Completion]:
         """See :class:`Executor`."""
         for job in jobs:
-            yield carry_out(work, job, partial(self.on_share, job))
+            _listen(partial(self.on_share, job))
+            try:
+                completion = carry_out(work, job)
+            finally:
+                _listen(bool)
+            yield completion
 
 
-class LocalProcesses:
+class LocalProcesses(Executor):
     """Runs in processes of this machine, one at a time in each.
 
     Args:
@@ -129,77 +131,61 @@ class LocalProcesses:
         if workers < 1:
             raise ParameterOutOfRange("workers", workers, "1 or more")
         self.workers = workers
-        self.on_share: Callable[[Job, float], object] = lambda job, share: None
 
     def run(self, work: Work, jobs: Sequence[Job]) -> Iterator[Completion]:
         """See :class:`Executor`."""
         waiting, idle = deque(jobs), [_Worker() for _ in range(min(self.workers, len(jobs)))]
-        busy: dict[futures.Future[Completion], tuple[_Worker, Job]] = {}
+        busy: dict[Any, tuple[_Worker, Job]] = {}
         try:
             while waiting or busy:
                 while waiting and idle:
                     worker, job = idle.pop(), waiting.popleft()
-                    busy[worker.pool.submit(_carry_out_there, work, job)] = worker, job
-                done, _ = futures.wait(busy, _LOOK, futures.FIRST_COMPLETED)
-                for worker, job in busy.values():
-                    for share in worker.take_shares():
-                        self.on_share(job, share)
-                for future in done:
-                    worker, job = busy.pop(future)
-                    error = future.exception()
-                    is_dead = isinstance(error, futures.BrokenExecutor)
-                    idle.append(_Worker() if is_dead else worker)
-                    failure = "its process died: killed, or out of memory" if is_dead else f"{error!r}"
-                    yield Completion(job, None, failure, "", float("nan")) if error else future.result()
+                    worker.pipe.send((work, job))
+                    busy[worker.pipe] = worker, job
+                pipe: Any
+                for pipe in connection.wait(busy):
+                    worker, job = busy[pipe]
+                    try:
+                        message: Any = pipe.recv()
+                    except (EOFError, OSError):
+                        failure = "its process died: killed, or out of memory"
+                        worker, message = _Worker(), Completion(job, None, failure, "", float("nan"))
+                    if isinstance(message, Completion):
+                        del busy[pipe]
+                        idle.append(worker)
+                        yield message
+                    else:
+                        self.on_share(job, message)
         finally:
             for worker in (*idle, *(worker for worker, _ in busy.values())):
-                worker.kill()
+                worker.process.kill()
 
 
 class _Worker:
-    """A pool of one process, so that its death breaks no other run, and the pipe for the shares of its runs."""
+    """A process that carries out runs, and the pipe to it: runs there, shares and completions back."""
 
     def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe(duplex=False)
-        self.pool = futures.ProcessPoolExecutor(1, context, _begin_worker, (theirs,))
-        self._pid: int | None = None
-
-    def take_shares(self) -> Iterator[float]:
-        """Yield the shares since the last call; the first message is the number of the process."""
-        with suppress(EOFError, OSError):
-            while self._pipe.poll():
-                if self._pid is None:
-                    self._pid = self._pipe.recv()
-                else:
-                    yield self._pipe.recv()
-
-    def kill(self) -> None:
-        """End the process, whatever it is at."""
-        self.pool.shutdown(wait=False, cancel_futures=True)
-        list(self.take_shares())
-        if self._pid is not None:
-            with suppress(ProcessLookupError):
-                os.kill(self._pid, signal.SIGKILL)
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(target=_work, args=(theirs,))
+        self.process.start()
+        theirs.close()
 
 
-_pipe: Any = None
-"""Of a worker, to the process that started it."""
-
-
-def _begin_worker(pipe: Any) -> None:
-    """Prepare the process of a worker; Ctrl-C is for the one that started it."""
-    global _pipe  # noqa: PLW0603 - of this process
+def _work(pipe: Any) -> None:
+    """Carry out runs until the other end of the pipe is closed; Ctrl-C is for the process there."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _pipe = pipe
-    pipe.send(os.getpid())
+    _listen(pipe.send)
+    with suppress(EOFError, OSError):
+        while True:
+            completion = carry_out(*pipe.recv())
+            try:
+                pipe.send(completion)
+            except (AttributeError, TypeError, pickle.PicklingError) as error:
+                pipe.send(replace(completion, result=None, failure=repr(error)))
 
 
-def _carry_out_there(work: Work, job: Job) -> Completion:
-    return carry_out(work, job, _pipe.send)
-
-
-class DaskCluster:
+class DaskCluster(Executor):
     """Runs on the workers of a dask cluster, which have this package installed.
 
     The cluster itself repeats runs whose worker is lost, on another one.
@@ -220,7 +206,6 @@ class DaskCluster:
             self._client = Client(address, timeout=_CONNECT_TIMEOUT, set_as_default=False)
         except (OSError, ValueError, TimeoutError, AssertionError) as error:  # the last of an invalid address
             raise SysidError(f"no cluster at '{address}'", f"{type(error).__name__}: {error}") from error
-        self.on_share: Callable[[Job, float], object] = lambda job, share: None
         self.workers = len(self._client.scheduler_info(n_workers=-1)["workers"])
         if not self.workers:
             self.close()
@@ -275,7 +260,6 @@ class ResultsFile:
 
     Args:
         path: The file; made with the first result. None keeps results in memory alone.
-        about: What else every line says, such as the commit.
 
     Attributes:
         results: Results by key of their job.
@@ -285,7 +269,6 @@ class ResultsFile:
     """
 
     path: Path | None
-    about: Mapping[str, Any] = field(default_factory=dict)
     results: dict[str, Any] = field(default_factory=dict, init=False)
     entries: list[dict[str, Any]] = field(default_factory=list, init=False)
 
@@ -307,13 +290,8 @@ class ResultsFile:
                         "expected an object with 'job' and 'result'; take another file, or remove the line",
                     ) from error
         if not text.endswith("\n"):  # the machine stopped while the last line was written
-            self._mend(text)
-
-    def _mend(self, text: str) -> None:
-        assert self.path is not None
-        whole = len(text.splitlines()) == len(self.entries)
-        text = text + "\n" if whole else text[: text.rfind("\n") + 1]
-        self.path.write_text(text, encoding="utf-8")
+            whole = len(text.splitlines()) == len(self.entries)
+            self.path.write_text(text + "\n" if whole else text[: text.rfind("\n") + 1], encoding="utf-8")
 
     def __contains__(self, job: Job) -> bool:
         return key_of(job) in self.results
@@ -325,7 +303,7 @@ class ResultsFile:
         """Append a run that has ended well."""
         now = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
         spent = {name: round(getattr(completion, name), 3) for name in ("seconds", "processor_seconds")}
-        how = {"date": now, "worker": completion.worker, **spent, **self.about}
+        how = {"date": now, "worker": completion.worker, **spent}
         entry = {"job": json.loads(key_of(completion.job)), "result": completion.result, **how}
         self.results[key_of(completion.job)] = entry["result"]
         self.entries.append(entry)

@@ -84,20 +84,8 @@ class Argument:
 
 
 _SWITCH = ("true", "false")
-_NETWORK = Argument(
-    "network",
-    Network.AUTO.value,
-    "Who hears the nodes. loopback: this machine alone; lan: as the environment says, by default everybody on its "
-    "networks; auto: loopback, unless the arm is reached over topics (ros2_control, monitor_only, external)",
-    tuple(one.value for one in Network),
-)
 _ROBOT_NAME = Argument("robot_name", "", "Namespace of all nodes and topics; empty for none", alias="namespace")
-_RESULTS_ROOT = Argument("results_root", "~/sysid_results", "Folder below which results are written, and nowhere else")
 
-MODES = (
-    "mock", "emulated", "hardware", "ros2_control", "emulated_ros2_control", "monitor_only", "emulated_monitor_only",
-)  # fmt: skip
-"""What is on the other end of the driver."""
 _MODES_ON_TOPICS = ("ros2_control", "monitor_only", "external")
 """Modes whose arm or robot is reached over topics, maybe of another machine."""
 
@@ -115,7 +103,7 @@ ARGUMENTS = (
         "mock: an arm simulated by MuJoCo; hardware: the real arm over FRI or Kortex; ros2_control: "
         "any arm with joint_states and effort commands, without real-time guarantees; monitor_only: any arm with "
         "joint_states, moved by others; emulated, emulated_...: the same with an emulated arm on this computer",
-        MODES,
+        tuple(one.value for one in Mode),
     ),  # fmt: skip
     Argument("robot_ip", "", "Address of the real arm's controller, with mode:=hardware"),
     Argument(
@@ -175,8 +163,14 @@ ARGUMENTS = (
         "view_port", "0", "Port on this machine where a browser shows the arm, such as 8080 (viser); 0: none", kind=int
     ),
     Argument("record", "true", "Write recording.mcap with the results", _SWITCH, bool),
-    _RESULTS_ROOT,
-    _NETWORK,
+    Argument("results_root", "~/sysid_results", "Folder below which results are written, and nowhere else"),
+    Argument(
+        "network",
+        Network.AUTO.value,
+        "Who hears the nodes. loopback: this machine alone; lan: as the environment says, by default everybody on its "
+        "networks; auto: loopback, unless the arm is reached over topics (ros2_control, monitor_only, external)",
+        tuple(one.value for one in Network),
+    ),
     Argument("use_sim_time", "false", "Take the time from the topic /clock", _SWITCH, bool),
 )
 """Arguments of ``identify.launch.py`` and options of the runner."""
@@ -277,6 +271,7 @@ EMULATED = (
 """What is started before them with ``mode:=emulated`` and its like, and ended after them: a driver hands back first."""
 
 
+_SHARED = ("rviz_config_file", "record", "results_root", "network", "use_sim_time")
 SPACE_ARGUMENTS = (
     Argument("model", "servicer", "Robot: a name from config/space/ (servicer, dual_arm) or a YAML file"),
     _ROBOT_NAME,
@@ -289,11 +284,11 @@ SPACE_ARGUMENTS = (
     Argument("speed", "1.0", "mock: simulated seconds per second", kind=float),
     Argument("parameters_file", "", "YAML file of node parameters"),
     Argument("launch_rviz", "false", "Start RViz and robot_state_publisher", _SWITCH, bool),
-    Argument("rviz_config_file", "", "RViz configuration; empty for the one of this package"),
-    Argument("record", "true", "Write recording.mcap with the results", _SWITCH, bool),
-    _RESULTS_ROOT,
-    _NETWORK,
-    Argument("use_sim_time", "false", "Take the time from the topic /clock", _SWITCH, bool),
+    *(
+        one
+        for one in ARGUMENTS
+        if one.name in ("rviz_config_file", "record", "results_root", "network", "use_sim_time")
+    ),
 )
 """Arguments of ``space_robot.launch.py`` and options of ``sysid space``."""
 
@@ -386,11 +381,6 @@ def publishes_tf(values: Mapping[str, str]) -> bool:
     return values["mode"] not in _MODES_ON_TOPICS
 
 
-def is_emulated(mode: str) -> bool:
-    """Whether an emulated arm is started with a mode."""
-    return Mode(mode).is_emulated
-
-
 def resolve_space(values: Mapping[str, str], spelling: Spelling = Spelling.LAUNCH) -> list[StartedProcess]:
     """What has to be started for a free-flying robot; see :func:`resolve`."""
     texts, typed = _read(values, SPACE_ARGUMENTS, spelling)
@@ -402,14 +392,11 @@ def resolve_space(values: Mapping[str, str], spelling: Spelling = Spelling.LAUNC
     ]
 
 
-def resolve(
-    values: Mapping[str, str], processes: Sequence[Process] = IDENTIFY, spelling: Spelling = Spelling.LAUNCH
-) -> list[StartedProcess]:
+def resolve(values: Mapping[str, str], spelling: Spelling = Spelling.LAUNCH) -> list[StartedProcess]:
     """What has to be started for given launch arguments.
 
     Args:
         values: Launch arguments as texts; those left out take their defaults.
-        processes: The table.
         spelling: How they were typed.
 
     Raises:
@@ -419,7 +406,8 @@ def resolve(
     if typed["mode"] == "hardware" and not typed["robot_ip"]:
         allowed = f"the address of the arm, with {spelling.pair('mode', 'hardware')}"
         raise ParameterOutOfRange(spelling.title("robot_ip"), "", allowed)
-    if texts["payload"] and not Mode(texts["mode"]).is_simulated:
+    mode = Mode(texts["mode"])
+    if texts["payload"] and not mode.is_simulated:
         raise ParameterOutOfRange(spelling.title("payload"), texts["payload"], "nothing, with a real arm")
     require_robot(texts["model"])
     known = {argument.name: argument for argument in ARGUMENTS}
@@ -431,7 +419,7 @@ def resolve(
             parameter_files=(*(resource(name.format(mode=texts["mode"])) for name in process.parameter_files), *own),
             parameters={name: typed[name] for name in process.arguments if texts[name] or not known[name].is_optional},
         )
-        for process in ((*EMULATED, *processes) if is_emulated(str(typed["mode"])) else processes)
+        for process in (*(EMULATED if mode.is_emulated else ()), *IDENTIFY)
     ]
 
 

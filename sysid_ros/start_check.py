@@ -23,7 +23,7 @@ from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import FRI, KORTEX, RobotModel
 from sysid_ros.core.model.robot_files import available_robots
 from sysid_ros.drivers.modes import Mode
-from sysid_ros.processes import ParameterValue, Spelling, StartedProcess, is_emulated
+from sysid_ros.processes import ParameterValue, Spelling, StartedProcess
 
 _PAYLOAD = "payload"
 _KEY = "ros__parameters"
@@ -62,7 +62,7 @@ def check_suite(
     require_connection(values, robot, spelling)
     found = require_parameters(started, own, spelling)
     if mode.is_simulated:
-        require_held(robot, found["arm_emulator" if is_emulated(mode) else "arm_driver"].payload)
+        require_held(robot, found["arm_emulator" if mode.is_emulated else "arm_driver"].payload)
     return found
 
 
@@ -95,17 +95,13 @@ def require_connection(values: Mapping[str, str], robot: RobotModel, spelling: S
             where = f"to {robot.name} with {spelling.pair('mode', values['mode'])}"
             allowed = f"nothing: no connection {where} has it" if used else f"nothing: there is no connection {where}"
             raise ParameterOutOfRange(spelling.title(name), value, allowed)
-    if values["robot_ip"] and not _is_address(values["robot_ip"]):
-        allowed = "the address of the arm's controller, as in 192.168.1.10, or the name of a computer"
-        raise ParameterOutOfRange(spelling.title("robot_ip"), values["robot_ip"], allowed)
-
-
-def _is_address(text: str) -> bool:
     try:
-        ipaddress.IPv4Address(text)
+        ipaddress.IPv4Address(values["robot_ip"] or "127.0.0.1")
     except ValueError:
-        return re.fullmatch(r"(?=.*[A-Za-z])[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?", text) is not None
-    return True
+        if re.fullmatch(r"(?=.*[A-Za-z])[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?", values["robot_ip"]):
+            return
+        allowed = "the address of the arm's controller, as in 192.168.1.10, or the name of a computer"
+        raise ParameterOutOfRange(spelling.title("robot_ip"), values["robot_ip"], allowed) from None
 
 
 def require_parameters(
@@ -195,12 +191,13 @@ def _sections(values: Any, path: Path, above: tuple[str, ...] = ()) -> Iterator[
 
 
 def _matches(pattern: Sequence[str], name: Sequence[str]) -> bool:
-    if not pattern or not name:
-        return not name and all(part == "**" for part in pattern)
+    """Whether the parts of a pattern are those of a name; ``*`` is any part, ``**`` any parts."""
+    if not pattern:
+        return not name
     first, *rest = pattern
     if first == "**":
         return any(_matches(rest, name[skipped:]) for skipped in range(len(name) + 1))
-    return first in ("*", name[0]) and _matches(rest, name[1:])
+    return bool(name) and first in ("*", name[0]) and _matches(rest, name[1:])
 
 
 def _flat(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:

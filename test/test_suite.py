@@ -131,7 +131,7 @@ def test_the_key_is_for_those_alone_that_need_it(tmp_path, environment, monkeypa
 
 
 def test_what_ignores_signals_is_killed_with_its_children(make_suite, tmp_path, monkeypatch):
-    monkeypatch.setattr("sysid_ros.cli.process_group.stop_groups.__defaults__", (0.5, 0.5))
+    monkeypatch.setattr("sysid_ros.cli.suite.stop_groups.__defaults__", (0.5, 0.5))
     assert make_suite(["stubborn"], "client_done").run() == 0
     assert len(noted_pids(tmp_path)) == 2
     assert_nothing_left(tmp_path)
@@ -214,7 +214,7 @@ def test_killed_runner_takes_its_nodes_along(tmp_path, environment):
     code = (
         "import os, sys, time\n"
         "from pathlib import Path\n"
-        "from sysid_ros.cli.process_group import ProcessGroup\n"
+        "from sysid_ros.cli.suite import ProcessGroup\n"
         "group = ProcessGroup('driver', [sys.executable, '-m', 'standin', 'driver'], os.environ)\n"
         "time.sleep(600)\n"
     )

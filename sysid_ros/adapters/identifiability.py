@@ -20,7 +20,7 @@ from sysid_ros.core.identifiability.report import Report, report_data, report_st
 from sysid_ros.core.identifiability.settings import AnalysisSettings
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.reports.identifiability_text import IdentifiabilityResult, identifiability_markdown
+from sysid_ros.reports.identifiability import IdentifiabilityResult, identifiability_markdown
 
 
 @dataclass(frozen=True)

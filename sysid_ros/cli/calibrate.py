@@ -1,11 +1,4 @@
-"""Calibrates an arm or its sensors: ``sysid calibrate run``, ``arm``, ``friction`` and ``sensors``.
-
-``run`` starts the nodes, moves the arm, simulated or real, with the empty hand and then with each reference weight, and
-calibrates it. ``arm`` does the same from recordings. Both write a calibration file, which a robot file names as
-``calibration:`` or ``sysid offline --calibration`` takes. ``friction``: recordings of slow motions bound friction by
-speed and direction. ``sensors``: a recording at standstill shows what can be measured of the errors of the sensors,
-with the data it rests on.
-"""
+"""Calibrates an arm or its sensors: ``sysid calibrate run``, ``arm`` and ``sensors``."""
 
 from __future__ import annotations
 
@@ -22,9 +15,9 @@ from rich.console import RenderableType
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.offline import load_known, read_with_progress
 from sysid_ros.cli.options import launch_values, parse_settings, recording_options
-from sysid_ros.cli.parse_calibration import COM_TOLERANCE
+from sysid_ros.cli.parse_recordings import COM_TOLERANCE
 from sysid_ros.cli.suite import Suite, client_of, say, say_where, suite_environment
-from sysid_ros.cli.terminal import ProgressDisplay, hanging, make_table, show, watching, working
+from sysid_ros.cli.terminal import ProgressDisplay, hanging, make_table, round_up, show, watching, working
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import Cancelled, ParameterOutOfRange, SysidError
 from sysid_ros.core.common.interrupts import Interrupts
@@ -44,10 +37,11 @@ from sysid_ros.core.model.calibration import (
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel, parameter_names, parameter_units, tool_transform
 from sysid_ros.core.procedure.arm import stated_box
-from sysid_ros.processes import ARGUMENTS, ParameterValue, Spelling, is_emulated, resolve
+from sysid_ros.drivers.modes import Mode
+from sysid_ros.processes import ARGUMENTS, ParameterValue, Spelling, resolve
 from sysid_ros.reports.arm import MEAN_TIME, TorqueCheck, make_result, prepare_files, robot_files, write_arm_result
 from sysid_ros.reports.folders import make_results_directory
-from sysid_ros.reports.recordings.known import KnownRecordings, read_recordings
+from sysid_ros.reports.recordings.files import KnownRecordings, read_recordings
 from sysid_ros.reports.recordings.options import read_mass
 from sysid_ros.reports.recordings.recording import RECORDING
 from sysid_ros.start_check import check_suite, require_movable
@@ -99,7 +93,11 @@ def run_arm(options: argparse.Namespace) -> int:
         offset_change=tuple(np.broadcast_to(change, robot.n).tolist()),
     )
     with working("fitting the arm"):
-        fit, text = _fit(used)
+        fit, text = None, ""
+        try:
+            fit = fit_halves(used.robot, used.recordings)
+        except SysidError as error:
+            text = str(error)
     if fit is not None and fit.lag is not None and not settings.torque_lag and not settings.torque_lag_tolerance:
         record = replace(record, openings=(fit.lag,))
     calibration, was_stopped = _calibrate_with_progress(used, record, settings)
@@ -110,7 +108,7 @@ def run_arm(options: argparse.Namespace) -> int:
     show(f"File: {options.output}")
     opened = opened_settings(calibration.record.openings)
     if opened:
-        needed = " ".join(f"--set {name}={_upward(value)}" for name, value in opened.items())
+        needed = " ".join(f"--set {name}={round_up(value, 4):.10g}" for name, value in opened.items())
         show(hanging("Use it with: ", needed))
     if was_stopped:
         return ExitStatus.STOPPED
@@ -127,19 +125,6 @@ def run_arm(options: argparse.Namespace) -> int:
             show(hanging("warning: ", sentence))
         print(f"Files: {folder}")
     return ExitStatus.OK
-
-
-def _upward(value: float) -> str:
-    """Return a number with four digits that is no smaller."""
-    digits = 3 - int(np.floor(np.log10(max(value, 1e-9))))
-    return f"{np.ceil(value * 10.0**digits - 1e-9) / 10.0**digits:.10g}"
-
-
-def _fit(used: KnownRecordings) -> tuple[HeldOutFit | None, str]:
-    try:
-        return fit_halves(used.robot, used.recordings), ""
-    except SysidError as error:
-        return None, str(error)
 
 
 def describe_fit(robot: RobotModel, fit: HeldOutFit) -> list[RenderableType]:
@@ -202,13 +187,6 @@ class _Motion:
         load = f"={self.mass!r}+-{self.tolerance!r}" if self.mass else ""
         return f"{self.folder / RECORDING}{load}"
 
-    @property
-    def request(self) -> str:
-        """What a person has to do before."""
-        if not self.mass:
-            return "Empty the hand"
-        return f"Attach the reference weight of {self.mass:g} kg"
-
 
 def run_motions(options: argparse.Namespace) -> int:
     """Start the nodes and move the arm, once with each load; return the exit status."""
@@ -235,8 +213,8 @@ def calibrate_by_motions(options: argparse.Namespace) -> tuple[int, Path]:
     masses = [read_mass(text) for text in options.weight]
     for mass in masses:
         stated_box(robot, reference_weight(robot, *mass, com))
-    is_emulator = is_emulated(options.mode)
-    is_simulated, simulated = options.mode == "mock" or is_emulator, "arm_emulator" if is_emulator else "arm_driver"
+    mode = Mode(options.mode)
+    is_simulated, simulated = mode.is_simulated, "arm_emulator" if mode.is_emulated else "arm_driver"
     first = {simulated: {"payload": "none", "seed": options.seed}} if is_simulated else {}
     found = check_suite(arguments, started, first, Spelling.OPTION)
     values = found["identification"]
@@ -254,7 +232,7 @@ def calibrate_by_motions(options: argparse.Namespace) -> tuple[int, Path]:
     status = int(ExitStatus.OK)
     for number, motion in enumerate(motions):
         if not is_simulated:
-            _ask(motion.request)
+            _ask(f"Attach the reference weight of {motion.mass:g} kg" if motion.mass else "Empty the hand")
         elif motion.mass:
             say(f"the simulated arm holds a reference weight of {motion.mass:g} kg now")
         log = motion.folder / "log"

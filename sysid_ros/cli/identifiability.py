@@ -1,7 +1,4 @@
-"""Says which inertial parameters of a robot can be known: ``sysid identifiability --urdf robot.urdf``.
-
-Any URDF will do, meshes are not needed, and no running system is. With ``--data`` it also says what a recording knows.
-"""
+"""Says which inertial parameters of a robot can be known: ``sysid identifiability --urdf robot.urdf``."""
 
 from __future__ import annotations
 
@@ -9,7 +6,6 @@ import argparse
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import RenderableType
 
 from sysid_ros.cli.exit_status import ExitStatus
@@ -32,11 +28,11 @@ from sysid_ros.core.identifiability.structure import Structure
 from sysid_ros.core.identifiability.wording import Symbol, symbol_table
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel, parameter_names
-from sysid_ros.library.offline import identify_recording
-from sysid_ros.reports.identifiability_page import identifiability_html
-from sysid_ros.reports.identifiability_text import (
+from sysid_ros.library.identify import identify_recording
+from sysid_ros.reports.identifiability import (
     IdentifiabilityResult,
     dimensions,
+    identifiability_html,
     identifiability_markdown,
     identifiability_yaml,
 )
@@ -127,7 +123,10 @@ def _analyze_recording(
     source = ArmInformation(robot, structure, options.window)
     information = source.of_recording(samples.seconds, samples.q, samples.v)
     box, reason = _guaranteed(options, robot, structure, recording)
-    analysis = analyze_data(structure, information, _scale(options, robot, structure), box)
+    radius = robot.theta_box.radius.copy()
+    if options.unknown == "payload":
+        radius[robot.inertial_slice(robot.n)] = robot.payload_prior.box.radius
+    analysis = analyze_data(structure, information, prior_scale(structure, parameter_names(robot), radius), box)
     speeds = np.abs(samples.v).max(axis=0, initial=0.0)
     return analysis, advise(robot, analysis, source, information, speeds), reason
 
@@ -145,14 +144,6 @@ def _guaranteed(
         why = result.estimate.alarm_text or " ".join(result.caveats) or result.estimate.guarantee
         return None, f"No guaranteed bounds of the payload: {why}"
     return result.estimate.box, ""
-
-
-def _scale(options: argparse.Namespace, robot: RobotModel, structure: Structure) -> NDArray[np.float64]:
-    names, radius = parameter_names(robot), robot.theta_box.radius.copy()
-    if options.unknown == "payload":
-        last = slice(10 * (robot.n - 1), 10 * robot.n)
-        radius[last] = robot.payload_prior.box.radius
-    return prior_scale(structure, names, radius)
 
 
 def _summary(result: IdentifiabilityResult) -> list[RenderableType]:

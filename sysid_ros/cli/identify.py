@@ -8,17 +8,20 @@ It starts the processes of :data:`sysid_ros.processes.IDENTIFY`, the same execut
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 from sysid_ros.cli.options import launch_values
 from sysid_ros.cli.parse_suites import DEFAULT_PAYLOAD
 from sysid_ros.cli.suite import Suite, client_of, say, say_where, suite_environment
 from sysid_ros.core.common.command_line import LARGEST_SEED
 from sysid_ros.core.model.loader import load_robot
-from sysid_ros.processes import ARGUMENTS, ParameterValue, Spelling, StartedProcess, is_emulated, network_of, resolve
+from sysid_ros.drivers.modes import Mode
+from sysid_ros.processes import ARGUMENTS, ParameterValue, Spelling, StartedProcess, network_of, resolve
 from sysid_ros.reports.folders import make_results_directory
-from sysid_ros.reports.recordings.known import weighed
+from sysid_ros.reports.recordings.files import weighed
 from sysid_ros.ros.environment import LOOPBACK_PROFILE, PROFILE_VARIABLE
 from sysid_ros.start_check import check_suite, require_movable
 from sysid_ros.view.address import LOOPBACK, free_port
@@ -60,15 +63,15 @@ def check_options(options: argparse.Namespace) -> tuple[list[StartedProcess], di
         SysidError: No such arm or payload, a value out of range, options that do not go together, or an arm that cannot
             be moved.
     """
-    is_simulated = options.mode == "mock" or is_emulated(options.mode)
+    mode = Mode(options.mode)
     values = launch_values(options, ARGUMENTS)
     weighed(load_robot(options.model), options.mass)  # says more of one that does not exist
     started = resolve(values, spelling=Spelling.OPTION)
     own: dict[str, dict[str, ParameterValue]] = {"identification": {"results_root": str(options.results)}}
-    if is_simulated:
+    if mode.is_simulated:
         # One that ends with its result need not move back: that is two more certified plans to wait for.
         own["identification"] |= {} if options.nodes_only else {"return_to_start": False}
-        simulated = "arm_emulator" if is_emulated(options.mode) else "arm_driver"
+        simulated = "arm_emulator" if mode.is_emulated else "arm_driver"
         own[simulated] = {"payload": options.payload or DEFAULT_PAYLOAD, "seed": options.seed}
     found = check_suite(values, started, own, Spelling.OPTION)
     if not options.nodes_only:
@@ -102,3 +105,10 @@ def run(options: argparse.Namespace) -> int:
         say(f"another terminal joins with FASTDDS_DEFAULT_PROFILES_FILE={LOOPBACK_PROFILE}; Ctrl-C ends it")
     own["identification"]["results_root"] = str(results)
     return Suite(started, client, results / "log", environment, own).run()
+
+
+def run_tare(options: argparse.Namespace) -> NoReturn:
+    """Become the client of running nodes that move the arm with the empty hand, and end with its exit status."""
+    values = {"tare": "only", **{name: getattr(options, name) for name in ("model", "gripper", "seed", "results")}}
+    command = client_of(CLIENT_MODULE, values, options.robot_name)
+    os.execv(command[0], command)

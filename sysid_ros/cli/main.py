@@ -18,9 +18,9 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from sysid_ros.cli.exit_status import ExitStatus
-from sysid_ros.cli.parse_calibration import calibrate_parser
 from sysid_ros.cli.parse_others import completion_parser, excite_parser, safe_id_parser, sva_parser
 from sysid_ros.cli.parse_recordings import (
+    calibrate_parser,
     identifiability_parser,
     import_parser,
     new_robot_parser,
@@ -64,7 +64,8 @@ class Command:
 
     Attributes:
         summary: What it does, a line.
-        module: Module of this package whose ``run(options)`` it is; empty where it only has commands of its own.
+        module: Module of this package whose ``run(options)`` it is, or ``module:function``; empty where it only has
+            commands of its own.
         parser: Makes its parser; None likewise.
         commands: These, by name.
     """
@@ -83,22 +84,22 @@ EMULATORS: Mapping[str, Command] = MappingProxyType({
 })  # fmt: skip
 """Other ends of a connection, for the drivers of this package and for any other client."""
 PAPERS: Mapping[str, Command] = MappingProxyType({
-    "safe-id": Command("eleven methods that place unknown dumbbells (SAFE-ID)", "cli.papers_safe_id", safe_id_parser),
-    "excite": Command("exciting motions, torques of a real arm, guiding (EXCITE)", "cli.papers_excite", excite_parser),
-    "sva": Command("online model and computed torque gated by R^2 (SVA)", "cli.papers_sva", sva_parser),
+    "safe-id": Command("eleven methods that place unknown dumbbells (SAFE-ID)", "cli.papers", safe_id_parser),
+    "excite": Command("exciting motions, torques of a real arm, guiding (EXCITE)", "cli.papers", excite_parser),
+    "sva": Command("online model and computed torque gated by R^2 (SVA)", "cli.papers", sva_parser),
 })  # fmt: skip
 """Experiments of the papers."""
 COMMANDS: Mapping[str, Command] = MappingProxyType({
     "demo": Command("identify an unknown payload on a simulated arm", "cli.identify", demo_parser),
     "identify": Command("identify what an arm holds: simulated, emulated or real", "cli.identify", identify_parser),
     "weigh": Command("weigh the payload of an arm by slow motions", "cli.identify", weigh_parser),
-    "tare": Command("move an arm with the empty hand first, for narrower bounds", "cli.tare", tare_parser),
+    "tare": Command("move an arm with the empty hand first, for narrower bounds", "cli.identify:run_tare", tare_parser),
     "offline": Command("identify from a recording: a bag, a table, or a run", "cli.offline", offline_parser),
-    "report": Command("make report and payload files again, from a recording", "cli.report", report_parser),
+    "report": Command("make report and payload files again, from a recording", "cli.offline:run_report", report_parser),
     "apply": Command("give the payload of a result to a running system", "cli.apply", apply_parser),
-    "check-load": Command("check the load entered in a controller", "cli.check_load", check_load_parser),
-    "how-heavy": Command("find the heaviest object that a motion is certified for", "cli.how_heavy", how_heavy_parser),
-    "import": Command("turn any recording into a table with SI units", "cli.import_recording", import_parser),
+    "check-load": Command("check the load entered in a controller", "cli.loads:check_load", check_load_parser),
+    "how-heavy": Command("find the heaviest object a motion is certified for", "cli.loads:how_heavy", how_heavy_parser),
+    "import": Command("turn any recording into a table with SI units", "cli.offline:run_import", import_parser),
     "new-robot": Command("write the settings of any arm from its URDF", "cli.new_robot", new_robot_parser),
     "calibrate": Command("calibrate an arm, or its sensors, from recordings", "cli.calibrate", calibrate_parser),
     "identifiability": Command("list what can be known of an arm", "cli.identifiability", identifiability_parser),
@@ -188,7 +189,8 @@ def _run(words: list[str]) -> int:
     options = build_parser(words).read(words)  # help, and what is refused, before anything that takes long is loaded
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(name, "1")  # matrices are small: on a busy machine threads wait for each other
-    return int(importlib.import_module(f"{PACKAGE}.{vars(options).pop('module')}").run(options))
+    module, _, function = vars(options).pop("module").partition(":")
+    return int(getattr(importlib.import_module(f"{PACKAGE}.{module}"), function or "run")(options))
 
 
 if __name__ == "__main__":

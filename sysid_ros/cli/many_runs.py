@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from sysid_ros.cli.terminal import ProgressDisplay, duration_text
@@ -66,15 +65,6 @@ def carry_out_runs(
         tell("error: ", f"no result of {_name_of(failed)}: {failed.failure}")
     by_key = {key_of(entry["job"]): entry for entry in results.entries}
     return [by_key[key_of(job)] for job in jobs if job in results], failures
-
-
-def show(report: ModuleType, entries: Sequence[dict[str, Any]], folder: Path) -> None:
-    """Print tables and verdict of a module of :mod:`sysid_ros.papers`, and draw the figures."""
-    for table in report.tables(entries):
-        print(f"\n{table}")
-    print(f"\n{report.verdict(entries)}")
-    for path, caption in report.draw_figures(entries, folder):
-        print(f"{path}: {caption}")
 
 
 def _name_of(completion: Completion) -> str:

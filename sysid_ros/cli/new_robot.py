@@ -1,7 +1,4 @@
-"""Writes the settings file of any arm: ``sysid new-robot ARM.urdf``, and from a bag what it shows of the sensors.
-
-A settings file is a commented YAML file; with it every command takes the arm: ``--model my_arm.yaml``.
-"""
+"""Writes the settings file of any arm: ``sysid new-robot ARM.urdf``, and from a bag what it shows of the sensors."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from rich.console import RenderableType
 
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.options import recording_options
-from sysid_ros.cli.terminal import hanging, show, working
+from sysid_ros.cli.terminal import hanging, round_up, show, working
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ModelError, NotPhysicallyConsistent, ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
@@ -61,19 +58,13 @@ def describe_sensors(robot: RobotModel, recording: Recording, stated: float | No
     absolute = np.maximum(_SPARE * shown.torque[0], 1e-3)
     step = np.where(np.isfinite(shown.position_step), shown.position_step, robot.sensors.position_resolution)
     found |= {
-        "effort_absolute_error": _rounded_up(absolute),
-        "velocity_error": _rounded_up(np.maximum(_SPARE * shown.velocity[0], 1e-4)),
-        "position_resolution": _rounded_up(step),
-        "stamp_jitter": _rounded_up(np.array([max(_SPARE * shown.jitter, 1e-6)]))[0],
+        "effort_absolute_error": [round_up(v, 3) for v in absolute],
+        "velocity_error": [round_up(max(_SPARE * v, 1e-4), 3) for v in shown.velocity[0]],
+        "position_resolution": [round_up(v, 3) for v in step],
+        "stamp_jitter": round_up(max(_SPARE * shown.jitter, 1e-6), 3),
     }
     rest = f"{shown.seconds:.3g} s at rest, every {1e3 * shown.period:.3g} ms"
     return found, [*notes, f"{source}: errors are {_SPARE:g} times the largest of {rest}; a motion may show more"]
-
-
-def _rounded_up(values: np.ndarray) -> list[float]:
-    """Return numbers rounded up to three significant digits."""
-    exponents = np.floor(np.log10(np.maximum(np.abs(values), 1e-12))) - 2
-    return [float(f"{np.ceil(v / 10.0**e - 1e-9) * 10.0**e:.3g}") for v, e in zip(values, exponents, strict=True)]
 
 
 def complete(
@@ -114,11 +105,11 @@ def complete(
         change = np.abs(after - before)
         if name in ranges:
             del absolute[name]
-            lower = [-end for end in _rounded_up(change - ranges[name].lower)]
-            entry = {"lower": lower, "upper": _rounded_up(ranges[name].upper + change)}
+            lower, upper = change - ranges[name].lower, ranges[name].upper + change
+            entry = {"lower": [-round_up(v, 3) for v in lower], "upper": [round_up(v, 3) for v in upper]}
             settings["inertial_uncertainty"].setdefault("range", {})[name] = entry
         elif change.any():
-            absolute[name] = _rounded_up(absolute[name] + change)
+            absolute[name] = [round_up(v, 3) for v in absolute[name] + change]
     return description, settings
 
 

@@ -1,8 +1,8 @@
-"""Identifies a payload from a recording: ``sysid offline FILE --model kinova_gen3_2f85``.
+"""Commands on recordings: ``sysid offline`` identifies, ``sysid report`` writes again, ``sysid import`` makes a table.
 
-With ``--body`` it identifies another body, or combinations of the parameters of all. The same estimator as online, fed
-with the same portions of samples in the same order, so it gives the same numbers. Several recordings of one arm are
-independent runs, each with a folder of its own; what is in ``runs.jsonl`` beside them is not run again.
+``sysid offline`` identifies a payload; with ``--body`` another body, or combinations of the parameters of all. It gives
+the same numbers as online: the same estimator is fed with the same portions of samples in the same order. Several
+recordings of one arm are independent runs, each with a folder of its own; those in ``runs.jsonl`` are not repeated.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ import sys
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from rich.table import Table
 
 from sysid_ros.cli.exit_status import ExitStatus
-from sysid_ros.cli.options import read_settings, recording_options
+from sysid_ros.cli.options import parse_settings, read_settings, recording_options
+from sysid_ros.cli.parse_recordings import locate
 from sysid_ros.cli.terminal import (
     ProgressDisplay,
     body_summary,
@@ -29,23 +31,30 @@ from sysid_ros.cli.terminal import (
     next_step,
     result_summary,
     show,
+    watching,
     working,
 )
-from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.common.interrupts import Interrupts
 from sysid_ros.core.estimation.parameters.estimate import EstimateStatus, ParameterEstimate
 from sysid_ros.core.estimation.parameters.settings import PAYLOAD, EstimatorSettings
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.library.offline import identify_bodies, identify_recording
+from sysid_ros.core.model.robot_files import find_settings
+from sysid_ros.library.identify import identify_bodies, identify_recording
 from sysid_ros.reports.estimate_yaml import body_text
-from sysid_ros.reports.folders import make_results_directory
-from sysid_ros.reports.recordings.files import read_recording
-from sysid_ros.reports.recordings.known import weighed
-from sysid_ros.reports.recordings.options import ReadOptions
+from sysid_ros.reports.folders import TARE, make_results_directory
+from sysid_ros.reports.recordings.files import read_recording, weighed
+from sysid_ros.reports.recordings.options import InvalidRecording, ReadOptions
 from sysid_ros.reports.recordings.readers import Recording
-from sysid_ros.reports.result import IdentificationResult
+from sysid_ros.reports.recordings.recording import RECORDING
+from sysid_ros.reports.recordings.tables import write_npz
+from sysid_ros.reports.result import IdentificationResult, MotionRecord, followed_motions
 from sysid_ros.reports.writer import write_results
+from sysid_ros.view.address import free_port
+
+if TYPE_CHECKING:
+    from sysid_ros.view.replay import Replay
 
 
 def load_known(options: argparse.Namespace, calibration: str | None = None) -> RobotModel:
@@ -84,14 +93,7 @@ def read_with_progress(path: Path | str, robot: RobotModel, options: ReadOptions
     Returns:
         The recording, and whether it was stopped on the way.
     """
-    is_shown = sys.stderr.isatty()
-    with ProgressDisplay(sys.stderr) as display, Interrupts(patience=1) as interrupts:
-
-        def watch(share: float) -> bool:
-            if is_shown:
-                display.update(f"reading {path}", share)
-            return not interrupts.is_set
-
+    with Interrupts(patience=1) as interrupts, watching(f"reading {path}", lambda: not interrupts.is_set) as watch:
         return read_recording(path, robot, options, watch), interrupts.is_set
 
 
@@ -137,7 +139,7 @@ def show_and_write(result: IdentificationResult, output: str, was_stopped: bool 
 
 def show_replay(result: IdentificationResult, options: argparse.Namespace) -> None:
     """Show the recording in a browser until Ctrl-C."""
-    from sysid_ros.cli.view import open_replay  # a view is not always asked for
+    from sysid_ros.cli.offline import open_replay  # a view is not always asked for
 
     replay = open_replay(result, Path(options.files[0]), options.model, options.view_port)
     print(f"The recording is shown at {replay.url}; Ctrl-C ends it.", flush=True)
@@ -147,6 +149,52 @@ def show_replay(result: IdentificationResult, options: argparse.Namespace) -> No
         print()
     finally:
         replay.close()
+
+
+def open_replay(result: IdentificationResult, file: Path, model: str, port: str) -> Replay:
+    """Show a result over time in a browser.
+
+    Args:
+        result: Of a recording, with its samples.
+        file: The recording; its plans are shown, too, where it has some.
+        model: The arm as it was named, beside whose settings meshes are looked for.
+        port: Of ``--view``.
+    """
+    from sysid_ros.core.collision.scene import Scene  # neither a view nor proofs of plans are always asked for
+    from sysid_ros.reports.recordings.runs import RecordedRun, read_run
+    from sysid_ros.view.replay import FollowedPlan, Replay, Story
+    from sysid_ros.view.scene import ArmView
+
+    samples, history = result.samples, result.history
+    if samples is None or len(samples) == 0:
+        raise SysidError("--view: there are no samples to replay")
+    try:
+        recorded = read_run(file) if file.suffix == ".mcap" and file.is_file() else RecordedRun()
+    except SysidError:  # a plan of another version: the replay goes without
+        recorded = RecordedRun()
+    plans = []
+    for one in _followed(recorded.motions(int(samples.stamps[0])), result):
+        end = one.start + (one.trajectory.duration if one.followed is None else one.followed)
+        plans.append(FollowedPlan(one.trajectory, one.start if one.issued is None else one.issued, one.start, end))
+    # The history may end with the same estimate twice: at the last update, and at the end
+    story = Story(
+        seconds=samples.seconds,
+        q=samples.q,
+        update_times=history.time,
+        bounds=np.stack([history.lower, history.values, history.upper], axis=1),
+        final=result.estimate,
+        plans=plans,
+        scene=recorded.plans[-1].scene if recorded.plans else Scene(),
+    )
+    view = ArmView(result.robot, free_port(port), find_settings(model).parent)
+    return Replay(view, result.robot, story)
+
+
+def _followed(motions: tuple[MotionRecord, ...], result: IdentificationResult) -> tuple[MotionRecord, ...]:
+    """Return motions with how long each was followed, where the recording has desired positions."""
+    if result.samples is None or result.reference_q is None:
+        return motions
+    return followed_motions(motions, result.samples.seconds, result.reference_q)
 
 
 def _robot_of(options: argparse.Namespace) -> RobotModel:
@@ -254,3 +302,58 @@ def _run_bodies(
         return ExitStatus.FAILED
     has_bounds = estimate.status in (EstimateStatus.PARTIAL, EstimateStatus.IDENTIFIED)
     return ExitStatus.OK if has_bounds else ExitStatus.NOT_IDENTIFIED
+
+
+def run_report(options: argparse.Namespace) -> int:
+    """Make report and payload files again from a recording; return the exit status."""
+    from sysid_ros.reports.recordings.runs import RecordedRun, read_run  # proofs of plans take long to load
+
+    recording_path, known = locate(options.source)
+    about = read_run(recording_path) if recording_path.suffix == ".mcap" and recording_path.is_file() else RecordedRun()
+    model = options.model or known or next((plan.robot_name for plan in about.plans), None)
+    if model is None and recording_path.is_dir() and not (recording_path / "metadata.yaml").is_file():
+        allowed = "a recording, or the folder of one result, with estimate.yaml"
+        raise InvalidRecording(recording_path, "the folder", "without a result of its own", allowed)
+    if model is None:
+        raise InvalidRecording(recording_path, "the arm", "not named", "a robot: --model")
+    robot = load_robot(model)
+    robot = dataclasses.replace(robot, payload_prior=robot.prior(options.prior))
+    if not about.fits(robot) and options.model is None:
+        raise InvalidRecording(
+            recording_path, "the arm", f"another than '{model}' is now", "the settings file of that run: --model"
+        )
+    recording, was_cut = read_with_progress(recording_path, robot, recording_options(options))
+    beside = recording_path.parent / TARE / RECORDING
+    tare = read_recording(beside, robot) if beside.is_file() else None
+    result, was_stopped = identify_with_progress(recording, robot, parse_settings(options.set), tare)
+    motions = _followed(about.motions(int(recording.batches[0].stamps[0])), result)
+    truth = about.truth if result.estimate.target == "payload" else None
+    return show_and_write(
+        dataclasses.replace(result, motions=motions, truth=truth), options.output, was_stopped or was_cut
+    )
+
+
+def summarize(recording: Recording) -> str:
+    """Return the contents of a recording, a line each."""
+    samples = recording.samples
+    steps = 1e-9 * np.diff(samples.stamps)
+    speeds = np.abs(samples.v).max(axis=0)
+    lines = [
+        f"{len(samples)} samples in {samples.seconds[-1]:.4g} s, usually every {1e3 * np.median(steps):.4g} ms",
+        "largest speed of each joint [rad/s]: " + ", ".join(f"{speed:.3g}" for speed in speeds),
+        *(f"note: {sentence}" for sentence in recording.notices),
+        *(f"not guaranteed: {sentence}" for sentence in recording.caveats),
+    ]
+    return "\n".join(lines)
+
+
+def run_import(options: argparse.Namespace) -> int:
+    """Turn a recording into a table; return the exit status."""
+    robot = load_robot(options.model)
+    output = options.output or options.file.with_suffix(".npz")
+    recording, was_stopped = read_with_progress(options.file, robot, recording_options(options))
+    show(summarize(recording))
+    with working(f"writing {output}"):
+        write_npz(output, robot, recording)
+    show(f"Table: {output}")
+    return ExitStatus.STOPPED if was_stopped else ExitStatus.OK

@@ -34,6 +34,7 @@ def safe_id_parser() -> CommandParser:
     add("--done", action="store_true", help="make no runs: show all that the folder has")
     add("--results", default="results/safe-id", help="folder for runs.jsonl and figures")
     add_run_options(parser)
+    parser.set_defaults(paper="safe_id")
     return parser
 
 
@@ -60,6 +61,7 @@ def excite_parser() -> CommandParser:
     add("--quick", action="store_true", help="searches of 8 s, and one arm")
     add("--results", default="results/excite", help="folder for runs.jsonl and figures")
     add_run_options(parser)
+    parser.set_defaults(paper="excite")
     return parser
 
 
@@ -83,6 +85,7 @@ def sva_parser() -> CommandParser:
     add("--scale", type=float, default=1.0, help="durations over those of the experiments (default: 1)")
     add("--results", default="results/sva", help="folder for runs.jsonl and figures")
     add_run_options(parser)
+    parser.set_defaults(paper="sva")
     return parser
 
 

@@ -160,13 +160,13 @@ def space_parser() -> CommandParser:
 
 
 _TARGETS = {
-    "ur": ("apply.UniversalRobots", "a controller of Universal Robots, without ROS", "robot-ip rtde-port script-port"),
-    "ur-driver": ("apply_ros.UrDriver", "Universal Robots' ROS 2 driver", "robot-ip rtde-port service unconfirmed"),
-    "kortex": ("apply.Kortex", "a Kinova Gen3, without ROS", "robot-ip port port-realtime username password tool"),
-    "franka": ("apply_ros.Franka", "franka_ros2, by its service set_load", "namespace"),
-    "kuka": ("apply.Kuka", "a KUKA LBR: what to enter in Sunrise.Workbench, as nothing can be sent", "model"),
-    "admittance": ("apply_ros.Admittance", "the admittance controller of ros2_control, by parameters", "controller"),
-    "moveit": ("apply_ros.MoveIt", "MoveIt's planning scene, as an attached object", "namespace"),
+    "ur": ("UniversalRobots", "a controller of Universal Robots, without ROS", "robot-ip rtde-port script-port"),
+    "ur-driver": ("UrDriver", "Universal Robots' ROS 2 driver", "robot-ip rtde-port service unconfirmed"),
+    "kortex": ("Kortex", "a Kinova Gen3, without ROS", "robot-ip port port-realtime username password tool"),
+    "franka": ("Franka", "franka_ros2, by its service set_load", "namespace"),
+    "kuka": ("Kuka", "a KUKA LBR: what to enter in Sunrise.Workbench, as nothing can be sent", "model"),
+    "admittance": ("Admittance", "the admittance controller of ros2_control, by parameters", "controller"),
+    "moveit": ("MoveIt", "MoveIt's planning scene, as an attached object", "namespace"),
 }  # fmt: skip
 """Targets of ``sysid apply``: the class, in words, and options."""
 _OPTIONS: dict[str, dict[str, Any]] = {
@@ -216,7 +216,7 @@ def apply_parser() -> CommandParser:
         for option in own.split():
             is_needed = {"required": True} if option == "robot-ip" and name != "ur-driver" else {}
             one.add_argument(f"--{option}", **_OPTIONS[option], **is_needed)
-        one.set_defaults(target=f"sysid_ros.cli.{target}")
+        one.set_defaults(target=target)
     return parser
 
 

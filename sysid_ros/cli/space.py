@@ -1,8 +1,4 @@
-"""Identifies a free-flying robot: ``sysid space`` with simulation and nodes, ``sysid space --recording`` offline.
-
-The first starts the processes of :data:`sysid_ros.processes.SPACE`, as ``space_robot.launch.py`` does, on a private ROS
-domain that stays on this machine, sends one goal and ends everything.
-"""
+"""Identifies a free-flying robot: ``sysid space`` with simulation and nodes, ``sysid space --recording`` offline."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from sysid_ros.core.estimation.parameters.settings import PAYLOAD
 from sysid_ros.core.estimation.parameters.unknowns import Target
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
 from sysid_ros.reports.limits import SAMPLING, describe_limits, find_limits
-from sysid_ros.reports.payload import Bounded, PayloadSummary, felt_torques, notices, summarize_payload
+from sysid_ros.reports.payload import PayloadSummary, felt_torques, notices, summarize_payload
 from sysid_ros.reports.payload_files import RULE, find_well_known
 from sysid_ros.reports.result import IdentificationResult
 from sysid_ros.reports.writer import REPORT, WrittenFiles
@@ -145,7 +145,7 @@ class ProgressDisplay:
                 self._last = text, detail
                 later = "" if left is None else f"  {duration_text(left)} left"
                 line = "  ".join(filter(None, (text, detail)))
-                self._print(f"[{self._clock() - self._start:6.1f} s] {self._percent}{line}{later}")
+                self.message(f"[{self._clock() - self._start:6.1f} s] {self._percent}{line}{later}")
             if self._watch is None:
                 self._watch = threading.Thread(target=self._say_what_goes_on, name="progress", daemon=True)
                 self._watch.start()
@@ -161,7 +161,9 @@ class ProgressDisplay:
 
     def message(self, text: str) -> None:
         """Print a line that stays: a warning, an alarm, a file name."""
-        self._print(text)
+        self._console.print(Text(text))
+        self._console.file.flush()
+        self._has_printed.set()
 
     def finish(self) -> None:
         """Leave the last state as it is and go on below it."""
@@ -194,28 +196,23 @@ class ProgressDisplay:
         live.add_task("", total=None, detail="", left=None)
         return live
 
-    def _print(self, text: str) -> None:
-        self._console.print(Text(text))
-        self._console.file.flush()
-        self._has_printed.set()
-
     def _say_what_goes_on(self) -> None:
         while self._watch is threading.current_thread():
             if not self._has_printed.wait(QUIET) and self._last is not None:
-                self._print(f"[{self._clock() - self._start:6.1f} s] {self._percent}still {self._last[0]}")
+                self.message(f"[{self._clock() - self._start:6.1f} s] {self._percent}still {self._last[0]}")
             self._has_printed.clear()
 
 
 @contextmanager
-def watching(text: str) -> Iterator[Callable[[float], bool]]:
-    """Yield what shows a person at a terminal which share of some work is done, 0 to 1, and never asks for its end."""
+def watching(text: str, goes_on: Callable[[], bool] = lambda: True) -> Iterator[Callable[[float], bool]]:
+    """Yield a function that shows a person at a terminal which share of some work is done, 0 to 1."""
     is_shown = sys.stderr.isatty()
     with ProgressDisplay(sys.stderr) as display:
 
         def watch(share: float) -> bool:
             if is_shown:
                 display.update(text, share)
-            return True
+            return goes_on()
 
         yield watch
 
@@ -356,6 +353,12 @@ def _up(value: float) -> str:
     return f"{np.ceil(value * 10.0**places) / 10.0**places:.{max(places, 0)}f}"
 
 
+def round_up(value: float, digits: int) -> float:
+    """Return a number with so many digits that is no smaller."""
+    unit = 10.0 ** (np.floor(np.log10(max(abs(value), 1e-12))) + 1 - digits)
+    return float(f"{np.ceil(value / unit - 1e-9) * unit:.{digits}g}")
+
+
 def _outward(lower: float, upper: float, places: int) -> str:
     """Write a range, rounded outwards, with a digit more where it is narrow."""
     places += upper - lower < 10.0 ** (1 - places)
@@ -398,14 +401,10 @@ def _hypotheses_parts(result: IdentificationResult, hypotheses: Sequence[tuple[s
 
 def _tool_table(tool: PayloadSummary, narrower: frozenset[Quantity]) -> Table:
     """Return a table of the payload; quantities that are no better known than before the data have bounds only."""
-    rows = [(Quantity.MASS, "mass", "kg", tool.mass)]
-    rows += [(Quantity.COM, f"CoM {axis}", "m", _entry(tool.com, i)) for i, axis in enumerate("xyz")]
-    moments = tool.principal_moments
-    rows += [(Quantity.INERTIA, f"principal moment {i + 1}", "kg m^2", _entry(moments, i)) for i in range(3)]
     cells = []
-    for quantity, name, unit, one in rows:
+    for quantity, name, unit, one in tool.rows:
         value = _fixed(one.values) if quantity in narrower else "not known"
-        cells.append((name, unit, value, _fixed(one.lower), _fixed(one.upper)))
+        cells.append((name.replace("centre of mass", "CoM"), unit, value, _fixed(one.lower), _fixed(one.upper)))
     return make_table(("", "unit", "estimate", "lower", "upper"), cells, left=2)
 
 
@@ -452,10 +451,6 @@ def _body_table(what: str, rows: Iterable[tuple[Any, ...]]) -> Table:
 
 def _factor(value: float) -> str:
     return f"{value:.3g}x" if value < 100 else f"{value:.0f}x"
-
-
-def _entry(bounded: Bounded, index: int) -> Bounded:
-    return Bounded(bounded.values[index], bounded.lower[index], bounded.upper[index])
 
 
 def _fixed(value: Any) -> str:

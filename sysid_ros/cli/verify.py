@@ -1,8 +1,4 @@
-"""Checks certified plans again: ``sysid verify recording.mcap``.
-
-Everything is done anew: hashes, start states, times, the controller's tracking bound from plan to plan, and the proof
-over continuous time. The margins of the control law are printed besides: of the linear loop at the start of each plan.
-"""
+"""Re-verifies certified plans from scratch, and prints the margins of the control law: ``sysid verify FILE``."""
 
 from __future__ import annotations
 
@@ -28,7 +24,7 @@ from sysid_ros.core.control.settings import ROBUST, RobustSettings
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.mechanics import add_payload
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.reports.recordings.files import read_plans
+from sysid_ros.reports.recordings.runs import read_plans
 
 _HEADINGS = ("plan", "after", "issued [s]", "tightest margin", "where, when", "result")
 

@@ -27,7 +27,7 @@ from sysid_ros.core.model.calibrated import describe_unknown_arm
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.reports.folders import TARE
-from sysid_ros.reports.recordings.known import weighed
+from sysid_ros.reports.recordings.files import weighed
 from sysid_ros.reports.recordings.options import read_mass
 from sysid_ros.reports.result import EstimateHistory, IdentificationResult
 from sysid_ros.ros import qos

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pinocchio as pin
 from numpy.typing import NDArray
 
 from sysid_ros.core.common.errors import SysidError
@@ -17,9 +19,10 @@ from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.calibrated import apply_calibration
 from sysid_ros.core.model.calibration import ArmCalibration, save_calibration
+from sysid_ros.core.model.inertia import is_physically_consistent
 from sysid_ros.core.model.loader import calibrated_settings
 from sysid_ros.core.model.robot import FRICTION_NAMES, FRICTION_UNITS, RobotModel
-from sysid_ros.reports.arm_urdf import arm_urdf
+from sysid_ros.core.model.urdf import build_arm_model, find_named, parameters_of, read_urdf, remove_all, write_inertial
 from sysid_ros.reports.torque_fit import STICTION_SPEED, differentiate, predict_torque
 
 Array = NDArray[np.float64]
@@ -180,23 +183,14 @@ def arm_html(result: ArmResult) -> str:
     """Return the page as one text; it loads nothing from anywhere."""
     from sysid_ros.reports.pages import render  # templates take a while to load
 
-    identification, check = result.identification, result.check
+    robot, identification, check = result.before, result.identification, result.check
     base, calibration = identification.base, identification.calibration
     before, after = base.prior.width, base.upper - base.lower
     share = np.divide(after, before, out=np.ones_like(after), where=before > 0.0)
-    old = base.matrix @ result.before.theta_nominal
-    rows = [
-        {
-            "formula": base.formulas[k],
-            "unit": base.units[k],
-            "old": _number(old[k]),
-            "value": _number(base.values[k]),
-            "lower": _number(base.lower[k]),
-            "upper": _number(base.upper[k]),
-            "share": f"{100.0 * share[k]:.0f} %",
-        }
-        for k in range(len(base))
-    ]
+    old = base.matrix @ robot.theta_nominal
+    columns = (base.formulas, base.units, old, base.values, base.lower, base.upper, share)
+    found = identification.constants
+    bounds = (found.prior.lower, found.prior.upper, found.lower, found.upper)
     narrowed = int(np.count_nonzero(base.is_narrower))
     shares = identification.row_shares
     best = f"the best {100.0 * shares[0]:.0f} %" if shares.size else "there is none"
@@ -212,12 +206,16 @@ def arm_html(result: ArmResult) -> str:
         "arm.html",
         result=result,
         record=calibration.record,
-        robot=result.before,
+        robot=robot,
         facts=facts,
-        rows=rows,
+        rows=list(zip(*columns, strict=True)),
         friction=_friction(result),
-        constants=_constants(identification),
-        check=None if check is None else _check_rows(result.before, check),
+        constants=list(zip(found.names, found.units, *bounds, strict=True)),
+        check=check,
+        residuals=[]
+        if check is None
+        else list(zip(robot.joint_names, check.torque, check.before, check.after, strict=True)),
+        mean_time=MEAN_TIME,
         unknown=[base.formulas[k] for k in range(len(base)) if share[k] > 0.95],
         entries={
             "robot": calibration.robot,
@@ -230,40 +228,78 @@ def arm_html(result: ArmResult) -> str:
     )
 
 
-def _friction(result: ArmResult) -> list[dict[str, Any]]:
-    robot, box = result.before, result.after.theta_box
-    old, new = robot.friction(robot.theta_nominal), robot.friction(result.after.theta_nominal)
-    lower, upper = robot.friction(box.lower), robot.friction(box.upper)
+def _friction(result: ArmResult) -> list[tuple[Any, ...]]:
+    """Per joint and parameter: its names and unit, its value before and now, and its bounds."""
+    robot, after = result.before, result.after
+    tables = [
+        robot.friction(one) for one in (robot.theta_nominal, after.theta_nominal, *vars(after.theta_box).values())
+    ]
     return [
-        {
-            "joint": joint,
-            "name": name,
-            "unit": unit,
-            "old": _number(old[j, k]),
-            "value": _number(new[j, k]),
-            "lower": _number(lower[j, k]),
-            "upper": _number(upper[j, k]),
-        }
+        (joint, name, unit, *(table[j, k] for table in tables))
         for j, joint in enumerate(robot.joint_names)
         for k, (name, unit) in enumerate(zip(FRICTION_NAMES, FRICTION_UNITS, strict=True))
     ]
 
 
-def _constants(identification: ArmIdentification) -> list[dict[str, Any]]:
-    found = identification.constants
-    columns = (found.prior.lower, found.prior.upper, found.lower, found.upper)
-    return [
-        {"name": name, "unit": unit}
-        | dict(zip(("before_lower", "before_upper", "lower", "upper"), map(_number, bounds), strict=True))
-        for name, unit, bounds in zip(found.names, found.units, np.transpose(columns), strict=True)
-    ]
+_READS_BACK = 1e-9
+"""How far what is read back may be from what was written, relative to the largest entry of its body."""
 
 
-def _check_rows(robot: RobotModel, check: TorqueCheck) -> dict[str, Any]:
-    columns = zip(robot.joint_names, check.torque, check.before, check.after, strict=True)
-    rows = [(name, *(f"{value:.3f}" for value in values)) for name, *values in columns]
-    return {"name": check.name, "seconds": f"{check.seconds:.1f}", "mean_time": f"{MEAN_TIME:g}", "rows": rows}
+def arm_urdf(robot: RobotModel, theta: Array, comment: str = "identified parameters of the arm") -> str:
+    """Return the description with these parameters; what is fixed to a link keeps its own where a body is left for it.
+
+    A joint moves its link and everything fixed to that. The difference to the new parameters goes into the link itself;
+    where no body has what is left for it, the link takes the whole, and what is fixed to it is left without inertia.
+    Friction of a motor-side arm goes into ``<dynamics>``.
+
+    Args:
+        robot: The arm, with its description.
+        theta: The parameters, (14 n,).
+        comment: One line for the reader of the file.
+
+    Raises:
+        SysidError: A body has parameters that no body can have, or what was written does not read back the same.
+    """
+    root = ET.fromstring(robot.urdf, parser=ET.XMLParser(target=ET.TreeBuilder(insert_comments=True)))
+    root.insert(0, ET.Comment(f" {comment.replace('--', '- -')} "))
+    description = read_urdf(robot.urdf)
+    model, friction = build_arm_model(description, robot.joint_names), robot.friction(theta)
+    for body, name in enumerate(robot.joint_names, start=1):
+        whole, own = theta[robot.inertial_slice(body)], description.joint(name).child
+        if not is_physically_consistent(whole):
+            raise SysidError(
+                "cannot write the arm's parameters into the URDF",
+                f"no body can have the parameters of everything moved by {name}",
+            )
+        before = parameters_of(description.robot.link_map[own])
+        rest = whole - (model.inertias[body].toDynamicParameters() - before)
+        if not is_physically_consistent(rest):
+            rest = whole
+            fixed = [
+                frame.name for frame in model.frames if frame.parentJoint == body and frame.type == pin.FrameType.BODY
+            ]
+            for link in fixed:
+                remove_all(find_named(root, "link", link), "inertial")
+        write_inertial(find_named(root, "link", own), rest)
+        if robot.sensors.effort_meaning.has_friction:
+            joint = find_named(root, "joint", name)
+            dynamics = joint.find("dynamics")
+            if dynamics is None:
+                dynamics = ET.SubElement(joint, "dynamics")
+            dynamics.set("damping", repr(float(friction[body - 1, 1])))
+            dynamics.set("friction", repr(float(friction[body - 1, 0])))
+    ET.indent(root)
+    text = '<?xml version="1.0"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+    _require_reads_back(robot, text, theta)
+    return text
 
 
-def _number(value: float) -> str:
-    return f"{value + 0.0:.4g}".replace("-", "−")
+def _require_reads_back(robot: RobotModel, text: str, theta: Array) -> None:
+    model = build_arm_model(read_urdf(text), robot.joint_names)
+    for index, name in enumerate(robot.joint_names):
+        seen, wanted = model.inertias[index + 1].toDynamicParameters(), theta[robot.inertial_slice(index + 1)]
+        if np.abs(seen - wanted).max() > _READS_BACK * max(1.0, float(np.abs(wanted).max())):
+            raise SysidError(
+                "cannot write the arm's parameters into the URDF",
+                f"what {name} moves reads back as {seen.tolist()} instead of {wanted.tolist()}",
+            )

@@ -1,9 +1,7 @@
-"""What pages are made of: templates, whose values are escaped; :mod:`~sysid_ros.reports.plots` draws their plots.
+"""Fills in the templates of pages, with values escaped, and of files; :mod:`~sysid_ros.reports.plots` draws plots.
 
-Every plot is an SVG of its own that takes its colours from the page, so that plots fit a light and a dark theme and
-stand in as many columns as there is room for. A script of the page reads out values where the pointer is. It is ours
-and small: what libraries for plots put into a page is megabytes for each report, and draws nothing on paper or where
-scripts are off. The policy of the page allows this one script and nothing from anywhere else.
+A script of the page reads out values of plots where the pointer is. The policy of the page allows this one script and
+nothing from anywhere else.
 """
 
 from __future__ import annotations
@@ -14,7 +12,9 @@ from importlib.resources import files
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+
+from sysid_ros.reports.plots import short_number
 
 
 def render(template: str, **values: Any) -> str:
@@ -49,10 +49,10 @@ def square_units(text: str) -> str:
 
 _ENVIRONMENT = Environment(
     loader=PackageLoader("sysid_ros.reports"),
-    autoescape=True,
+    autoescape=select_autoescape(["html"]),
     trim_blocks=True,
     lstrip_blocks=True,
     keep_trailing_newline=True,
     undefined=StrictUndefined,
 )
-_ENVIRONMENT.filters.update(number=format_number, sentence=to_sentence, squared=square_units)
+_ENVIRONMENT.filters.update(number=format_number, sentence=to_sentence, squared=square_units, short=short_number)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.spatial import inverse_placement
-from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
+from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate, Quantity
 from sysid_ros.core.estimation.point.fit import FitNotConverged, NoBodyInBox, nearest_body
 from sysid_ros.core.model import inertia
 from sysid_ros.core.model.robot import EffortMeaning, PayloadShape, RobotModel, frame_placement
@@ -43,6 +44,10 @@ class Bounded:
             array = np.array(getattr(self, name), dtype=float)
             array.setflags(write=False)
             object.__setattr__(self, name, array)
+
+    def __getitem__(self, index: Any) -> Bounded:
+        """Return some entries, as of an array."""
+        return Bounded(self.values[index], self.lower[index], self.upper[index])
 
     @property
     def width(self) -> Array:
@@ -185,7 +190,7 @@ def bound_mass_and_com(robot: RobotModel, estimate: ParameterEstimate) -> tuple[
     parameters, prior = _payload_of(robot, estimate), robot.payload_prior
     is_alone = estimate.is_guaranteed and prior.target == estimate.target == "payload"
     com = _bound_com(parameters, prior.shape if is_alone else None)
-    return Bounded(parameters.values[0], parameters.lower[0], parameters.upper[0]), com
+    return parameters[0], com
 
 
 def _payload_of(robot: RobotModel, estimate: ParameterEstimate) -> Bounded:
@@ -235,8 +240,15 @@ class PayloadSummary:
     @property
     def mass(self) -> Bounded:
         """Mass [kg], shape ()."""
-        p = self.parameters
-        return Bounded(p.values[0], p.lower[0], p.upper[0])
+        return self.parameters[0]
+
+    @property
+    def rows(self) -> list[tuple[Quantity, str, str, Bounded]]:
+        """Its numbers for a table: quantity, name, unit, and value with bounds."""
+        rows = [(Quantity.MASS, "mass", "kg", self.mass)]
+        rows += [(Quantity.COM, f"centre of mass {axis}", "m", self.com[i]) for i, axis in enumerate("xyz")]
+        moments = self.principal_moments
+        return [*rows, *((Quantity.INERTIA, f"principal moment {i + 1}", "kg m^2", moments[i]) for i in range(3))]
 
 
 def summarize(
@@ -370,10 +382,6 @@ def notices(result: IdentificationResult) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def _part(bounded: Bounded, index: list[int]) -> Bounded:
-    return Bounded(bounded.values[index], bounded.lower[index], bounded.upper[index])
-
-
 def _is_bounded(x: Bounded) -> bool:
     return bool(np.all(np.isfinite(x.lower) & np.isfinite(x.upper)))
 
@@ -393,7 +401,7 @@ def _moved(point: Bounded, rotation: Array, translation: Array) -> Bounded:
 
 def _inertia_about_com(parameters: Bounded) -> Bounded:
     """Inertia about the CoM (3, 3), axes of the joint frame: each entry as tight as the box of parameters allows."""
-    mass, h = _part(parameters, [0]), [_part(parameters, [i]) for i in (1, 2, 3)]
+    mass, *h = (parameters[[i]] for i in range(4))
     entries = {(0, 0): 4, (0, 1): 5, (1, 1): 6, (0, 2): 7, (1, 2): 8, (2, 2): 9}
     parts = {name: np.zeros((3, 3)) for name in ("values", "lower", "upper")}
     for (row, column), index in entries.items():
@@ -402,7 +410,7 @@ def _inertia_about_com(parameters: Bounded) -> Bounded:
             shift = negated(quotient(total(square(h[others[0]]), square(h[others[1]])), mass))
         else:
             shift = quotient(product(h[row], h[column]), mass)
-        entry = total(_part(parameters, [index]), shift)
+        entry = total(parameters[[index]], shift)
         for name, matrix in parts.items():
             matrix[row, column] = matrix[column, row] = getattr(entry, name)[0]
     return Bounded(**parts)

@@ -1,8 +1,9 @@
-"""A payload as others take it: as a link of a URDF, and in the files and calls of vendors."""
+"""A payload as others take it: as a link of a URDF, in files and calls of vendors, and for simulators."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import permutations
 from xml.etree import ElementTree
@@ -21,22 +22,6 @@ from sysid_ros.reports.payload import Bounded, PayloadSummary
 PAYLOAD_LINK = "identified_payload"
 TENSOR = {"xx": (0, 0), "xy": (0, 1), "xz": (0, 2), "yy": (1, 1), "yz": (1, 2), "zz": (2, 2)}
 """Places of the entries of an inertia tensor, by axes."""
-
-_SNIPPET = """
-  <!-- {comment} -->
-  <link name="{link}">
-    <inertial>
-      <origin xyz="{com}" rpy="0 0 0"/>
-      <mass value="{mass}"/>
-      <inertia ixx="{ixx}" ixy="{ixy}" ixz="{ixz}" iyy="{iyy}" iyz="{iyz}" izz="{izz}"/>
-    </inertial>
-  </link>
-  <joint name="{link}_joint" type="fixed">
-    <parent link="{parent}"/>
-    <child link="{link}"/>
-    <origin xyz="0 0 0" rpy="0 0 0"/>
-  </joint>
-"""
 
 
 def add_payload(
@@ -58,16 +43,9 @@ def add_payload(
     """
     inertia.require_physically_consistent(payload, link)
     _require_names(urdf, parent, link)
-    mass, com, inertia_com = inertia.to_com_form(payload)
-    tensor = {f"i{axes}": repr(number(inertia_com[at])) for axes, at in TENSOR.items()}
-    snippet = _SNIPPET.format(
-        comment=(comment or "identified payload").replace("--", "- -"),
-        link=link,
-        parent=parent,
-        mass=repr(number(mass)),
-        com=" ".join(map(repr, numbers(com))),
-        **tensor,
-    )
+    body = Load(*inertia.to_com_form(payload), parent)
+    element = _fill("payload_link.urdf", prefix="", link=link, parent=parent, tool=body)
+    snippet = f"\n  <!-- {(comment or 'identified payload').replace('--', '- -')} -->\n{element}"
     position = urdf.rindex("</robot>")
     text = urdf[:position].rstrip() + "\n" + snippet + urdf[position:]
     _require_reads_back(text, link, np.asarray(payload, dtype=float))
@@ -249,15 +227,13 @@ def describe_load(load: Load) -> list[str]:
     summary = load.bounds
     if summary is None:
         return []
-    rows: list[tuple[str, float, Bounded, tuple[int, ...]]] = [("mass [kg]", load.mass, summary.mass, ())]
-    rows += [(f"centre of mass {axis} [m]", load.com[i], summary.com, (i,)) for i, axis in enumerate("xyz")]
+    rows = [("mass [kg]", load.mass, summary.mass)]
+    rows += [(f"centre of mass {axis} [m]", load.com[i], summary.com[i]) for i, axis in enumerate("xyz")]
     rows += [
-        (f"I{axes} about the centre of mass [kg m^2]", load.inertia_com[at], summary.inertia_com, at)
+        (f"I{axes} about the centre of mass [kg m^2]", load.inertia_com[at], summary.inertia_com[at])
         for axes, at in TENSOR.items()
     ]
-    lines = [
-        f"{name}: {show_bounded(value, bounded.lower[at], bounded.upper[at])}" for name, value, bounded, at in rows
-    ]
+    lines = [f"{name}: {show_bounded(value, float(one.lower), float(one.upper))}" for name, value, one in rows]
     unknown = [quantity.value for quantity in Quantity if quantity not in find_well_known(summary)]
     if unknown:
         lines.append(f"NOT WELL KNOWN: {', '.join(unknown)} ({RULE})")
@@ -321,91 +297,6 @@ def ur_target_payload(load: Load, has_inertia: bool = True) -> str:
     return f"set_target_payload({_decimal(load.mass)}, {_decimals(load.com)}, {_decimals(load.entries)})"
 
 
-def _ur_lines(load: Load) -> list[str]:
-    line = ur_target_payload(load)
-    if load.bounds is None or Quantity.INERTIA in find_well_known(load.bounds):
-        return [line]
-    reason = "# Without the inertia, which is not well known: the controller takes zero. With it:"
-    return [ur_target_payload(load, has_inertia=False), reason, f"# {line}"]
-
-
-def kinova_file(payload_at_tool: Load, load_at_flange: Load, note: str | None = None) -> str:
-    """Contents of ``payload_kinova.yaml``."""
-    header = [
-        *noted(note),
-        "Kinova: mass in kg, centre of mass in METRES. Kinova takes no inertia.",
-        "Kortex API, service ControlConfig: PayloadInformation(payload_mass, payload_mass_center),",
-        "ToolConfiguration(tool_mass, tool_mass_center). A web page may show other length units: look at its label.",
-    ]
-    payload = [
-        f"What the tool holds. Centre of mass in the tool frame; here the URDF link '{payload_at_tool.frame}'.",
-        "Kinova measures it in the tool reference frame of ToolConfiguration.tool_transform: the two must coincide.",
-    ]
-    tool = [
-        "The other way: tool and payload as one tool, and no payload. Centre of mass in the frame of the interface",
-        f"module; here the URDF link '{load_at_flange.frame}'. The tool's part is nominal, from the URDF.",
-    ]
-    return _document(
-        header,
-        (payload, payload_at_tool, {"payload_information": kinova_settings(payload_at_tool)}),
-        (tool, load_at_flange, {"tool_configuration_with_payload": kinova_settings(load_at_flange)}),
-    )
-
-
-def kuka_file(payload_at_flange: Load, load_at_flange: Load, note: str | None = None) -> str:
-    """Contents of ``payload_kuka.yaml``."""
-    header = [
-        *noted(note),
-        "KUKA load data: M [kg], X Y Z [mm] centre of mass, A B C [deg] orientation of the principal axes of inertia,",
-        "JX JY JZ [kg m^2] moments about these axes through the centre of mass.",
-        "A turns about Z, B about the new Y, C about the new X. All seen from the flange frame,",
-        f"here the URDF link '{load_at_flange.frame}': its axes must be those of the controller's flange frame.",
-    ]
-    whole = ["Everything behind the flange: tool (nominal, from the URDF) and payload. Load data of the robot."]
-    alone = ["The payload alone, also seen from the flange, where the tool has load data of its own."]
-    data, part = kuka_load_data(load_at_flange), kuka_load_data(payload_at_flange)
-    return _document(
-        header,
-        (whole, load_at_flange, {"tool_and_payload": data, "tool_and_payload_krl": _krl(data)}),
-        (alone, payload_at_flange, {"payload": part, "payload_krl": _krl(part)}),
-    )
-
-
-def ur_file(payload_at_flange: Load, load_at_flange: Load, note: str | None = None) -> str:
-    """Contents of ``payload_ur.script``."""
-    lines = [
-        *(f"# {line}" for line in noted(note)),
-        "# Universal Robots: set_target_payload(m, cog, inertia)",
-        "#   m [kg], cog [m] seen from the tool flange,",
-        "#   inertia [Ixx, Iyy, Izz, Ixy, Ixz, Iyz] [kg m^2] about the centre of gravity, axes of the tool flange.",
-        f"# The flange is the URDF link '{load_at_flange.frame}': its axes must be those of the controller's flange.",
-        "# Setting the payload zeroes the force/torque sensor: do it at rest and without contact.",
-        "#",
-        "# Everything behind the flange: tool (nominal, from the URDF) and payload. This is what the controller wants.",
-        *(f"# {line}" for line in describe_load(load_at_flange)),
-        *_ur_lines(load_at_flange),
-        "#",
-        "# The payload alone, for comparison:",
-        f"# {ur_target_payload(payload_at_flange)}",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def moveit_file(payload_at_tool: Load, blocks: Mapping[str, object], note: str | None = None) -> str:
-    """Contents of ``payload_moveit.yaml``."""
-    header = [
-        *noted(note),
-        "MoveIt: three places take a payload.",
-        "1. moveit_msgs/AttachedCollisionObject.weight [kg], beside the object's shape, which only you know.",
-        "2. The URDF: an inertial element [kg, m, kg m^2], inertia about the centre of mass, axes of the link.",
-        "   The updated URDF beside this file has it already, as link 'identified_payload'.",
-        "3. A moveit_msgs/PlanningScene that attaches it, for the topic or service of the scene. Its sphere stands for",
-        "   the shape, which you know better: replace it.",
-        f"Everything in the frame of the URDF link '{payload_at_tool.frame}'.",
-    ]
-    return _document(header, ([], payload_at_tool, blocks))
-
-
 def _principal_axes_near_frame(inertia_com: Array) -> tuple[Array, Array]:
     """Principal moments (3,) and axes as columns (3, 3): a right-handed rotation, as near to the identity as can be."""
     moments, axes = np.linalg.eigh(inertia_com)
@@ -447,14 +338,117 @@ def _krl(data: dict[str, float]) -> str:
     return f"{{M {d['M']},CM {{{center}}},J {{X {d['JX']},Y {d['JY']},Z {d['JZ']}}}}}"
 
 
-def noted(note: str | None) -> list[str]:
+def payload_file(name: str, note: str | None = None, **loads: Load) -> str:
+    """Return the contents of a file for a controller, a simulator or a description of a robot.
+
+    Args:
+        name: Name of the file, and of its template in ``reports/templates``.
+        note: One line for the reader.
+        loads: The payload alone at the ``tool`` frame and at the ``flange``, and tool and payload at the flange as the
+            ``whole``; each file has those that it needs.
+    """
+    return _fill(name, note=note, link=PAYLOAD_LINK, **loads)
+
+
+def _fill(template: str, **values: object) -> str:
+    from sysid_ros.reports.pages import render  # templates take a while to load
+
+    made = (kinova_settings, kuka_load_data, ur_target_payload, moveit_blocks, describe_load, number)
+    return render(
+        template,
+        **{one.__name__: one for one in made},
+        krl=_krl,
+        tensor=_tensor,
+        knows_inertia=lambda load: load.bounds is None or Quantity.INERTIA in find_well_known(load.bounds),
+        spaced=lambda values: " ".join(map(repr, numbers(values))),
+        noted=_noted,
+        commented=lambda lines: "".join(f"# {line}".rstrip() + "\n" for line in lines),
+        xml_comment=_xml_comment,
+        as_yaml=lambda data: yaml.safe_dump(data, sort_keys=False, default_flow_style=None, width=1000),
+        **values,
+    )
+
+
+def franka_file(load_at_flange: Load, payload_at_flange: Load, tool_in_flange: Array, note: str | None = None) -> str:
+    """Contents of ``payload_franka.json``: the end effector for Franka Desk, and the arguments of libfranka's setLoad.
+
+    The keys of the end effector are those of Franka's ``endeffector-config.json``, as its documentation (RIDE CLI, "End
+    effector commissioning") and its example for a Robotiq gripper (frankaemika/external_gripper_example) have them.
+
+    Args:
+        load_at_flange: Tool and payload together.
+        payload_at_flange: The payload alone.
+        tool_in_flange: Homogeneous transform of the tool frame in the flange frame, (4, 4) [m].
+        note: One line for the reader.
+    """
+    data = {
+        "mass": number(load_at_flange.mass),
+        "centerOfMass": numbers(load_at_flange.com),
+        "inertia": numbers(load_at_flange.inertia_com.ravel(order="F")),
+        "transformation": numbers(tool_in_flange.ravel(order="F")),
+        "setLoad": {
+            "load_mass": number(payload_at_flange.mass),
+            "F_x_Cload": numbers(payload_at_flange.com),
+            "load_inertia": numbers(payload_at_flange.inertia_com.ravel(order="F")),
+        },
+        "comments": [
+            *_noted(note),
+            "mass [kg], centerOfMass [m] and inertia [kg m^2] (about the centre of mass, column by column) of all "
+            f"behind the flange, seen from the flange '{load_at_flange.frame}'; transformation: flange to tool, column "
+            "by column. The keys of Franka's endeffector-config.json: for Desk remove setLoad and comments; an archive "
+            "of an end effector also wants id, name and color.",
+            *describe_load(load_at_flange),
+            "setLoad: arguments of franka::Robot::setLoad for the payload alone, where the tool is set in Desk.",
+            *describe_load(payload_at_flange),
+        ],
+    }
+    return json.dumps(data, indent=2) + "\n"
+
+
+def planning_scene(payload_at_tool: Load) -> dict[str, object]:
+    """Return a moveit_msgs/PlanningScene difference that attaches the payload with its weight.
+
+    Its shape is a sphere as large as its radius of gyration, only so that the message is complete: the true shape is
+    the user's.
+    """
+    body = payload_at_tool
+    gyration = float(np.sqrt(0.5 * np.trace(body.inertia_com) / body.mass))
+    header = {"frame_id": body.frame}
+    pose = {
+        "position": dict(zip("xyz", numbers(body.com), strict=True)),
+        "orientation": {"x": 0.0, "y": 0.0, "z": 0.0, "w": 1.0},
+    }
+    thing = {
+        "header": header,
+        "id": PAYLOAD_LINK,
+        "primitives": [{"type": 2, "dimensions": [round(max(gyration, 1e-3), 3)]}],
+        "primitive_poses": [pose],
+        "operation": 0,
+    }
+    attached = {"link_name": body.frame, "object": thing, "touch_links": [body.frame], "weight": number(body.mass)}
+    return {"is_diff": True, "robot_state": {"is_diff": True, "attached_collision_objects": [attached]}}
+
+
+def moveit_blocks(payload_at_tool: Load) -> dict[str, object]:
+    """Return what MoveIt takes: weight and inertial element, and the message that attaches the payload."""
+    mass, com = number(payload_at_tool.mass), numbers(payload_at_tool.com)
+    return {
+        "attached_collision_object": {"link_name": payload_at_tool.frame, "weight": mass},
+        "urdf_inertial": {"origin_xyz": com, "origin_rpy": [0.0, 0.0, 0.0], "mass": mass, **_tensor(payload_at_tool)},
+        "planning_scene": planning_scene(payload_at_tool),
+    }
+
+
+def _tensor(load: Load) -> dict[str, float]:
+    return {f"i{axes}": number(load.inertia_com[at]) for axes, at in TENSOR.items()}
+
+
+def _noted(note: str | None) -> list[str]:
     """Return the first lines of a header: a note, if there is one, and an empty line."""
     return [note, ""] if note else []
 
 
-def _document(header: list[str], *blocks: tuple[list[str], Load, Mapping[str, object]]) -> str:
-    lines = [f"# {line}".rstrip() for line in header]
-    for comments, load, data in blocks:
-        lines += ["", *(f"# {line}" for line in [*comments, *describe_load(load)])]
-        lines.append(yaml.safe_dump(dict(data), sort_keys=False, default_flow_style=None, width=1000).rstrip())
-    return "\n".join(lines) + "\n"
+def _xml_comment(load: Load, note: str | None) -> str:
+    lines = [*_noted(note), f"In the frame of the URDF link '{load.frame}'; kg, m, kg m^2 about the centre of mass."]
+    text = "\n  ".join([*lines, *describe_load(load)]).replace("--", "- -")
+    return f"<!--\n  {text}\n-->"

@@ -337,6 +337,11 @@ def format_ticks(values: Sequence[float]) -> list[str]:
     return [f"{value + 0.0:{spec}}".replace("-", "−") for value in values]
 
 
+def short_number(value: float, digits: int = 3) -> str:
+    """Return a number with so many digits, a real minus sign, and none before zero."""
+    return f"{value + 0.0:.{digits}g}".replace("-", "−") if math.isfinite(value) else "unbounded"
+
+
 def _points(x: Array, y: Array) -> str:
     """Return the path through places; it is interrupted where one is not finite. A hundredth is finer than a screen."""
     parts, word = [], "M"

@@ -13,10 +13,10 @@ from sysid_ros.core.identifiability.report import describe_data
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
 from sysid_ros.reports import figures
 from sysid_ros.reports.limits import describe_limits, find_open_parameters
-from sysid_ros.reports.pages import render, square_units
-from sysid_ros.reports.payload import Bounded, PayloadSummary, notices, summarize_payload
+from sysid_ros.reports.pages import render
+from sysid_ros.reports.payload import PayloadSummary, notices, summarize_payload
 from sysid_ros.reports.picture import arm_pictures
-from sysid_ros.reports.result import BLIND_SPOTS, IdentificationResult, MotionRecord
+from sysid_ros.reports.result import BLIND_SPOTS, IdentificationResult
 from sysid_ros.reports.torque_fit import explained_torque
 
 if TYPE_CHECKING:
@@ -56,14 +56,16 @@ def report_html(result: IdentificationResult) -> str:
             "mass": joint.mass,
             "facts": _facts(result, tool),
             "picture": arm_pictures(result),
-            "parameters": _parameters(result),
-            "bodies": [("Tool frame", _body(tool)), ("Frame of the last joint", _body(joint))],
+            "parameters": list(zip(PARAMETER_NAMES, PARAMETER_UNITS, _MEANINGS, strict=True)),
+            "bars": [_bar(result, i) for i in range(10)],
+            "bodies": [("Tool frame", tool), ("Frame of the last joint", joint)],
         }
     return render(
         "report.html",
         result=result,
         robot=robot,
         estimate=estimate,
+        digits=_DIGITS,
         has_truth=result.truth is not None,
         warnings=notices(result),
         drawings=drawings,
@@ -111,30 +113,6 @@ def _facts(result: IdentificationResult, tool: PayloadSummary) -> list[tuple[str
     return facts
 
 
-def _parameters(result: IdentificationResult) -> list[dict[str, Any]]:
-    estimate, truth = result.estimate, result.truth
-    rows = []
-    for i, (name, unit) in enumerate(zip(PARAMETER_NAMES, PARAMETER_UNITS, strict=True)):
-        row: dict[str, Any] = {
-            "name": name,
-            "unit": square_units(unit),
-            "meaning": _MEANINGS[i],
-            "digits": _DIGITS[unit],
-            "value": estimate.values[i],
-            "lower": estimate.lower[i],
-            "upper": estimate.upper[i],
-            "shrinkage": result.shrinkage[i],
-            "bar": _bar(result, i),
-        }
-        if result.statistical is not None:
-            row |= {"low": result.statistical.lower[i], "high": result.statistical.upper[i]}
-        if truth is not None:
-            is_inside = bool(estimate.lower[i] <= truth[i] <= estimate.upper[i])
-            row |= {"truth": truth[i], "is_inside": is_inside}
-        rows.append(row)
-    return rows
-
-
 def _bar(result: IdentificationResult, i: int) -> dict[str, float] | None:
     """Places of bounds, estimate and truth on the interval of the prior; None where that has no width."""
     prior, estimate = result.prior, result.estimate
@@ -150,18 +128,6 @@ def _bar(result: IdentificationResult, i: int) -> dict[str, float] | None:
         first, last = max(0.0, middle - 1.5), min(_BAR, middle + 1.5)
     truth = {} if result.truth is None else {"truth": place(result.truth[i])}
     return {"first": first, "last": last, "middle": middle, **truth}
-
-
-def _body(summary: PayloadSummary) -> dict[str, Any]:
-    def row(name: str, unit: str, bounded: Bounded, index: tuple[int, ...] = ()) -> tuple[Any, ...]:
-        numbers = (bounded.values[index], bounded.lower[index], bounded.upper[index])
-        return (name, square_units(unit), _DIGITS[unit], *map(float, numbers))
-
-    rows = [row("mass", "kg", summary.mass)]
-    rows += [row(f"centre of mass {axis}", "m", summary.com, (i,)) for i, axis in enumerate("xyz")]
-    rows += [row(f"principal moment {i + 1}", "kg m^2", summary.principal_moments, (i,)) for i in range(3)]
-    axes = "; ".join("({:+.2f}, {:+.2f}, {:+.2f})".format(*column) for column in summary.principal_axes.T)
-    return {"frame": summary.frame, "rows": rows, "inertia": summary.inertia_com.values.tolist(), "axes": axes}
 
 
 def _fit(result: IdentificationResult) -> list[tuple[Any, ...]]:
@@ -187,19 +153,17 @@ def _fit(result: IdentificationResult) -> list[tuple[Any, ...]]:
 
 def _margins(result: IdentificationResult) -> dict[str, Any]:
     kinds = list(dict.fromkeys(row.kind for motion in result.motions for row in motion.margins))
-    by_plan = [{row.kind: row for row in motion.margins} for motion in result.motions]
-    least = {kind: min(rows[kind].margin for rows in by_plan if kind in rows) for kind in kinds}
-    rows = [
-        [None if kind not in rows else _margin(rows[kind], motion, least[kind]) for kind in kinds]
-        for motion, rows in zip(result.motions, by_plan, strict=True)
-    ]
-    return {"kinds": kinds, "rows": rows}
+    by_plan = [({row.kind: row for row in motion.margins}, motion.followed) for motion in result.motions]
+    least = {kind: min(rows[kind].margin for rows, _ in by_plan if kind in rows) for kind in kinds}
 
+    def cell(row: MarginRow | None, followed: float | None) -> dict[str, Any] | None:
+        if row is None:
+            return None
+        is_behind = followed is not None and row.time is not None and row.time > followed
+        place = row.place[:-2] + "\N{NO-BREAK SPACE}s" if row.place.endswith(" s") else row.place
+        return {"value": row.value, "place": place, "is_behind": is_behind, "is_least": row.margin == least[row.kind]}
 
-def _margin(row: MarginRow, motion: MotionRecord, least: float) -> dict[str, Any]:
-    is_behind = motion.followed is not None and row.time is not None and row.time > motion.followed
-    place = row.place[:-2] + "\N{NO-BREAK SPACE}s" if row.place.endswith(" s") else row.place
-    return {"value": row.value, "place": place, "is_behind": is_behind, "is_least": row.margin == least}
+    return {"kinds": kinds, "rows": [[cell(rows.get(kind), end) for kind in kinds] for rows, end in by_plan]}
 
 
 def _claims(result: IdentificationResult) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.bounds.agreement import Agreement
@@ -102,7 +102,10 @@ def check_windows(
     if not rows:
         return None
     stacked = Rows.stack(rows)
-    payload = _least_squares(stacked) if estimate is None else np.asarray(estimate, dtype=float)
+    payload = estimate
+    if payload is None:  # no body need have these parameters
+        weights = 1.0 / np.maximum(stacked.error, 1e-12)
+        payload = np.array(np.linalg.lstsq(weights[:, None] * stacked.y, weights * stacked.u, rcond=None)[0])
     unknowns = describe_unknowns(robot, settings)
     problem = Problem.build(stacked, payload, np.zeros(10), unknowns.radius, unknowns.end_error)
     middle = 0.5e-9 * ((stacked.start - origin_ns) + (stacked.stop - origin_ns))
@@ -134,68 +137,38 @@ def explain_alarm(
     return explain_inconsistency(robot, settings, blocks, is_cancelled=is_cancelled)
 
 
-@dataclass(frozen=True)
-class BlindSpot:
-    """An assumption that data can break without an alarm.
-
-    Attributes:
-        assumption: What may be wrong.
-        effect: What the result shows instead.
-        check: What would show it.
-    """
-
-    assumption: str
-    effect: str
-    check: str
-
-
 BLIND_SPOTS = (
-    BlindSpot(
-        "a gripper, cable or tool is missing from the model of the arm",
-        "it counts as part of the payload",
-        "identify with the empty hand: mass and centre of mass must come out as zero within their bounds",
-    ),
-    BlindSpot(
-        "gravity is tilted by a degree or two (mount, table)",
-        "the centre of mass is off, within what the box of the arm hides",
-        "repeat with the first joint turned by 90 degrees: the bounds of both results must meet",
-    ),
-    BlindSpot(
-        "torques lag behind positions by some milliseconds",
-        "inertias and friction are off",
-        "repeat twice as fast: the bounds of both results must meet",
-    ),
-    BlindSpot(
-        "all torques have the same gain error",
-        "mass and inertia are off by the same share",
-        "weigh the payload on a scale, or identify a known weight",
-    ),
-    BlindSpot(
-        "something pulls at the payload with a constant force (a hose, a spring, a hand)",
-        "the mass is off",
-        "weigh in two postures with the hand up and down: the bounds of both masses must meet",
-    ),
+    {
+        "assumption": "a gripper, cable or tool is missing from the model of the arm",
+        "effect": "it counts as part of the payload",
+        "check": "identify with the empty hand: mass and centre of mass must come out as zero within their bounds",
+    },
+    {
+        "assumption": "gravity is tilted by a degree or two (mount, table)",
+        "effect": "the centre of mass is off, within what the box of the arm hides",
+        "check": "repeat with the first joint turned by 90 degrees: the bounds of both results must meet",
+    },
+    {
+        "assumption": "torques lag behind positions by some milliseconds",
+        "effect": "inertias and friction are off",
+        "check": "repeat twice as fast: the bounds of both results must meet",
+    },
+    {
+        "assumption": "all torques have the same gain error",
+        "effect": "mass and inertia are off by the same share",
+        "check": "weigh the payload on a scale, or identify a known weight",
+    },
+    {
+        "assumption": "something pulls at the payload with a constant force (a hose, a spring, a hand)",
+        "effect": "the mass is off",
+        "check": "weigh in two postures with the hand up and down: the bounds of both masses must meet",
+    },
 )
-"""What momentum data need not show; each is inside the guarantee's assumptions, so it is for the user to exclude it."""
-
-
-def _least_squares(rows: Rows) -> Array:
-    """Return the target that fits all weighted rows best, (10,); no body need have these parameters."""
-    weights = 1.0 / np.maximum(rows.error, 1e-12)
-    solution = np.linalg.lstsq(weights[:, None] * rows.y, weights * rows.u, rcond=None)[0]
-    return np.asarray(solution, dtype=np.float64)
+"""Assumptions that data can break without an alarm, the effect on the result, and a check that would show it."""
 
 
 END_EFFECTOR = "end_effector"
 """Target of an estimate that describes the last body and the payload together."""
-
-
-def _frozen(values: ArrayLike | None) -> Array | None:
-    if values is None:
-        return None
-    array = np.array(values, dtype=float)
-    array.setflags(write=False)
-    return array
 
 
 @dataclass(frozen=True)
@@ -239,6 +212,7 @@ class MotionRecord:
         margins: What its certificate says is left of every limit.
         followed: How long it was followed [s]; None where that is not known.
         ending: How that ended, in words; None where that is not known.
+        issued: When it was made, since the first sample [s]; None where that is not known.
     """
 
     start: float
@@ -248,6 +222,7 @@ class MotionRecord:
     margins: tuple[MarginRow, ...] = ()
     followed: float | None = None
     ending: str | None = None
+    issued: float | None = None
 
 
 @dataclass(frozen=True)
@@ -305,7 +280,10 @@ class IdentificationResult:
 
     def __post_init__(self) -> None:
         for name in ("reference_q", "reference_v", "commanded_tau", "predicted_tau", "information", "truth"):
-            object.__setattr__(self, name, _frozen(getattr(self, name)))
+            if (value := getattr(self, name)) is not None:
+                array = np.array(value, dtype=float)
+                array.setflags(write=False)
+                object.__setattr__(self, name, array)
 
     @property
     def is_usable(self) -> bool:

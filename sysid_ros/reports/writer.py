@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -12,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.common.spatial import inverse_placement
 from sysid_ros.core.estimation.parameters.estimate import Quantity
 from sysid_ros.core.model.robot import RobotModel, frame_placement
-from sysid_ros.reports import exports, payload_files
 from sysid_ros.reports.estimate_yaml import estimate_text
 from sysid_ros.reports.folders import ESTIMATE
 from sysid_ros.reports.payload import payload_parameters, summarize_behind_flange, summarize_payload
-from sysid_ros.reports.payload_files import add_payload
+from sysid_ros.reports.payload_files import Load, add_payload, describe_load, franka_file, payload_file
 from sysid_ros.reports.result import IdentificationResult
 
 
@@ -36,17 +38,12 @@ def folder_below(root: Path | str, wanted: str) -> Path:
     base = Path(root).expanduser().absolute().resolve()
     if not wanted.isprintable():
         raise ParameterOutOfRange("results_directory", wanted, f"{base} or a folder below it, of printable characters")
-    try:
+    with suppress(OSError, RuntimeError, ValueError):  # a loop of links, an unknown user, a zero byte
         folder = (base / Path(wanted).expanduser()).resolve()
-    except (OSError, RuntimeError, ValueError) as error:  # a loop of links, an unknown user, a zero byte
-        raise ParameterOutOfRange(
-            "results_directory", wanted, f"a folder below {base}, the node's parameter 'results_root'"
-        ) from error
-    if not folder.is_relative_to(base):
-        raise ParameterOutOfRange(
-            "results_directory", wanted, f"a folder below {base}, the node's parameter 'results_root'"
-        )
-    return folder
+        if folder.is_relative_to(base):
+            return folder
+    allowed = f"a folder below {base}, the node's parameter 'results_root'"
+    raise ParameterOutOfRange("results_directory", wanted, allowed)
 
 
 _PACKAGES = {"sysid_ros": "sysid_ros", "numpy": "numpy", "scipy": "scipy", "pinocchio": "pin"}
@@ -66,7 +63,7 @@ def software_versions() -> dict[str, str]:
 URDF, REPORT = "robot_with_payload.urdf", "report.html"
 KINOVA, KUKA, UR, MOVEIT = "payload_kinova.yaml", "payload_kuka.yaml", "payload_ur.script", "payload_moveit.yaml"
 FRANKA, SDF, MJCF, XACRO = "payload_franka.json", "payload.sdf", "payload_mjcf.xml", "payload.xacro"
-NEEDED = {name: frozenset(Quantity) for name in (URDF, KUKA, UR, MOVEIT, FRANKA, SDF, MJCF, XACRO)}
+NEEDED = dict.fromkeys((URDF, KINOVA, KUKA, UR, MOVEIT, FRANKA, SDF, MJCF, XACRO), frozenset(Quantity))
 NEEDED[KINOVA] = frozenset({Quantity.MASS, Quantity.COM})
 """Quantities a file hands to a controller: it is written only if the data know each better than the prior."""
 
@@ -110,7 +107,10 @@ def write_results(result: IdentificationResult, directory: Path | str) -> Writte
         except SysidError as error:
             reasons.setdefault(str(error), []).append(name)
             continue
-        _write(folder / name, text)
+        try:
+            (folder / name).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise SysidError(f"cannot write {folder / name}: {error.strerror or error}") from error
         files.append(name)
     left_out = [
         f"{', '.join(names)} {'was' if len(names) == 1 else 'were'} not written: {reason}"
@@ -130,29 +130,20 @@ def _builders(result: IdentificationResult) -> dict[str, Callable[[], str]]:
         return estimate | report
     robot, note = result.robot, _note(result)
 
-    # Loads are made where a file needs them: it may fail.
-    def tool() -> payload_files.Load:
-        return payload_files.Load.from_summary(summarize_payload(result, robot.tool_frame))
+    @cache
+    def loads() -> dict[str, Load]:  # where a file needs them: it may fail
+        seen = {"tool": summarize_payload(result, robot.tool_frame), "whole": summarize_behind_flange(result)}
+        seen["flange"] = summarize_payload(result, robot.flange_frame)
+        return {name: Load.from_summary(one) for name, one in seen.items()}
 
-    def flange() -> payload_files.Load:
-        return payload_files.Load.from_summary(summarize_payload(result, robot.flange_frame))
+    def franka() -> str:
+        return franka_file(loads()["whole"], loads()["flange"], _tool_in_flange(robot), note)
 
-    def behind() -> payload_files.Load:
-        return payload_files.Load.from_summary(summarize_behind_flange(result))
-
-    return {
-        **estimate,
-        URDF: lambda: updated_urdf(result),
-        KINOVA: lambda: payload_files.kinova_file(tool(), behind(), note),
-        KUKA: lambda: payload_files.kuka_file(flange(), behind(), note),
-        UR: lambda: payload_files.ur_file(flange(), behind(), note),
-        MOVEIT: lambda: payload_files.moveit_file(tool(), exports.moveit_blocks(tool()), note),
-        FRANKA: lambda: exports.franka_file(behind(), flange(), _tool_in_flange(robot), note),
-        SDF: lambda: exports.sdf_file(tool(), note),
-        MJCF: lambda: exports.mjcf_file(tool(), note),
-        XACRO: lambda: exports.xacro_file(tool(), note),
-        **report,
+    files: dict[str, Callable[[], str]] = {
+        name: lambda name=name: payload_file(name, note, **loads())  # type: ignore[misc]
+        for name in NEEDED
     }
+    return {**estimate, **files, URDF: lambda: updated_urdf(result), FRANKA: franka, **report}
 
 
 def updated_urdf(result: IdentificationResult) -> str:
@@ -163,18 +154,16 @@ def updated_urdf(result: IdentificationResult) -> str:
         SysidError: The description does not take the payload.
     """
     robot = result.robot
-    load = payload_files.Load.from_summary(summarize_payload(result, robot.tool_frame))
-    comment = "; ".join([_note(result), *payload_files.describe_load(load)])
+    load = Load.from_summary(summarize_payload(result, robot.tool_frame))
+    comment = "; ".join([_note(result), *describe_load(load)])
     return add_payload(robot.urdf, robot.tool_frame, load.parameters, comment=comment)
 
 
 def _tool_in_flange(robot: RobotModel) -> NDArray[np.float64]:
     """Return the homogeneous transform (4, 4) of the tool frame in the flange frame [m]."""
-    rotation, translation = (frame_placement(robot, robot.tool_frame), frame_placement(robot, robot.flange_frame))
-    tool, flange = np.eye(4), np.eye(4)
-    tool[:3, :3], tool[:3, 3] = rotation
-    flange[:3, :3], flange[:3, 3] = translation
-    return np.asarray(np.linalg.solve(flange, tool))
+    flange = inverse_placement(*frame_placement(robot, robot.flange_frame))
+    tool = frame_placement(robot, robot.tool_frame)
+    return np.block([[flange[0] @ tool[0], (flange[0] @ tool[1] + flange[1])[:, None]], [np.zeros((1, 3)), 1.0]])
 
 
 def _note(result: IdentificationResult) -> str:
@@ -183,10 +172,3 @@ def _note(result: IdentificationResult) -> str:
     bounds = f"between {mass.lower[0]:.3f} and {mass.upper[0]:.3f} kg ({result.estimate.method})"
     who = f"Payload of {result.robot.name}, identified {created}"
     return f"{who}: mass {bounds}. The estimate follows."
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise SysidError(f"cannot write {path}: {error.strerror or error}") from error

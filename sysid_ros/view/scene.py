@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
+from dataclasses import dataclass
 from importlib import import_module
 from itertools import product
 from pathlib import Path
@@ -17,7 +19,7 @@ from numpy.typing import NDArray
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.collision.swept import SweptSpheres
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
+from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.model.inertia import (
     PARAMETER_NAMES,
@@ -27,9 +29,10 @@ from sysid_ros.core.model.inertia import (
     is_physically_consistent,
 )
 from sysid_ros.core.model.mechanics import BodyPoses
+from sysid_ros.core.model.mesh_spheres import find_mesh
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.view.address import LOOPBACK, PORT
-from sysid_ros.view.shapes import visual_shapes
+from sysid_ros.core.model.spheres import form_of, placement_of
+from sysid_ros.view.address import LOOPBACK, PORT, require_viewer
 
 Array = NDArray[np.float64]
 
@@ -41,20 +44,6 @@ _LEAST = 1e-4
 """Nothing is drawn without a size [m]."""
 _KEPT = 2000
 """Estimates that are plotted; of more, every second one is dropped."""
-
-
-def import_viser() -> Any:
-    """Return the module ``viser``, which is an extra.
-
-    Raises:
-        SysidError: It is not installed.
-    """
-    try:
-        return import_module("viser")
-    except ImportError as error:
-        raise SysidError(
-            "the view in a browser needs the package viser: pip install 'sysid_ros[view]', or viser alone"
-        ) from error
 
 
 class ArmView:
@@ -71,7 +60,8 @@ class ArmView:
     """
 
     def __init__(self, robot: RobotModel, port: int = PORT, folder: Path | None = None):
-        viser = import_viser()
+        require_viewer()
+        viser = import_module("viser")
         if not 1024 <= port <= 65535:
             raise ParameterOutOfRange("port of the view", port, "1024 to 65535")
         self._viser, self._robot, self._poses = viser, robot, BodyPoses(robot)
@@ -349,3 +339,65 @@ def _quaternion(rotation: Array) -> tuple[float, float, float, float]:
     """Return w, x, y, z of a rotation (3, 3)."""
     x, y, z, w = pin.Quaternion(np.asarray(rotation, dtype=float)).normalized().coeffs()
     return float(w), float(x), float(y), float(z)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Triangles fixed to a body.
+
+    Attributes:
+        body: 0 for the base, i for the body moved by joint i.
+        link: Link they belong to.
+        vertices: (V, 3) in the frame of the body [m].
+        faces: (F, 3) indices of vertices.
+    """
+
+    body: int
+    link: str
+    vertices: Array
+    faces: NDArray[np.int64]
+
+
+def visual_shapes(robot: RobotModel, folder: Path | None = None) -> list[Shape]:
+    """Return the visual shapes of an arm's URDF; those that cannot be drawn are left out.
+
+    Args:
+        robot: The arm.
+        folder: Where file names of meshes begin; None looks for them by package alone.
+    """
+    trimesh = import_module("trimesh")  # comes with the viewer
+    shapes = []
+    model = robot.pin_model
+    for link in ET.fromstring(robot.urdf).iter("link") if robot.urdf else ():
+        name = link.get("name", "")
+        if not model.existFrame(name):
+            continue
+        frame = model.frames[model.getFrameId(name)]
+        for visual in link.iter("visual"):
+            mesh = _triangles(trimesh, visual, folder or Path.cwd())
+            if mesh is None:
+                continue
+            place = frame.placement * pin.SE3(*placement_of(visual))
+            vertices = np.asarray(mesh.vertices) @ place.rotation.T + place.translation
+            shapes.append(Shape(frame.parentJoint, name, vertices, np.asarray(mesh.faces)))
+    return shapes
+
+
+def _triangles(trimesh: Any, visual: ET.Element, folder: Path) -> Any:
+    """Return a mesh of a ``<visual>``, None where it cannot be read."""
+    (tag, half), mesh = form_of(visual), visual.find("geometry/mesh")
+    try:
+        if mesh is not None:
+            path = find_mesh(mesh.get("filename", ""), folder / "robot.urdf")
+            loaded = None if path is None else trimesh.load(path, force="mesh")
+            if loaded is not None:
+                loaded.apply_scale([float(word) for word in mesh.get("scale", "1 1 1").split()])
+            return loaded
+        makers: dict[str, Callable[[], Any]] = {
+            "box": lambda: trimesh.creation.box(2.0 * half),
+            "cylinder": lambda: trimesh.creation.cylinder(half[0], 2.0 * half[2]),
+            "sphere": lambda: trimesh.creation.icosphere(2, half[0]),
+        }
+        return makers[tag]() if tag else None
+    except Exception:  # a reader of meshes has no common error; the arm is drawn without it
+        return None

@@ -10,8 +10,7 @@ from node_bench import PATIENCE
 from textbook import textbook_file
 
 from sysid_msgs.action import Identify
-from sysid_ros.cli.process_group import ProcessGroup, stop_groups, wait_for_end
-from sysid_ros.cli.suite import Suite, node_command, suite_environment
+from sysid_ros.cli.suite import ProcessGroup, Suite, node_command, stop_groups, suite_environment, wait_for_end
 from sysid_ros.processes import resolve
 from sysid_ros.ros.waiting import ServerProbe, wait_until
 

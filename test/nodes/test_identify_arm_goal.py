@@ -222,7 +222,7 @@ def test_recordings_of_two_arms_are_refused(robot, monkeypatch, tmp_path):
         batches=[block for batch in record(robot, np.zeros(10), 1.2) for block in batch.blocks()[0]], notices=(),
         caveats=(), velocity_error=None, payload_epochs=(0,), metadata={"serial": "K1", "robot": robot.name},
     )  # fmt: skip
-    monkeypatch.setattr("sysid_ros.reports.recordings.known.read_recording", lambda *_: recorded)
+    monkeypatch.setattr("sysid_ros.reports.recordings.files.read_recording", lambda *_: recorded)
     result = Goal(robot, monkeypatch, serial_number="K2", recordings=[str(path)]).run()
     assert "the serial number of its arm is K1; expected K2: one calibration is of one arm" in result.error_text
     recorded.metadata["robot"] = "kuka_lbr_med7"

@@ -9,7 +9,8 @@ from sysid_msgs.action import Identify, IdentifyArm
 from sysid_msgs.msg import DriverStatus
 from sysid_ros.core.certification.certificate import box_hash
 from sysid_ros.core.model.loader import load_robot
-from sysid_ros.reports.recordings.files import read_plans, read_recording
+from sysid_ros.reports.recordings.files import read_recording
+from sysid_ros.reports.recordings.runs import read_plans
 from sysid_ros.ros.waiting import ServerProbe, wait_until
 
 Feedback, Result = IdentifyArm.Feedback, IdentifyArm.Result

@@ -20,8 +20,7 @@ from sysid_ros.emulators.kortex.base import KortexBase
 from sysid_ros.emulators.kortex.server import EmulatorServer, build_base
 from sysid_ros.emulators.program import EmulatorSetup
 from sysid_ros.emulators.universal_robots import ControllerState, EmulatedController
-from sysid_ros.reports.estimate_yaml import estimate_text, read_summary
-from sysid_ros.reports.exported import read_exported
+from sysid_ros.reports.estimate_yaml import estimate_text, read_exported, read_summary
 from sysid_ros.reports.payload import exported_payload, felt_torques, summarize_behind_flange, tool_parameters
 from sysid_ros.reports.payload_files import Load, kuka_load_data
 

@@ -10,7 +10,7 @@ from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.model.inertia import is_physically_consistent
 from sysid_ros.core.model.sampling import sample_parameters
 from sysid_ros.core.model.urdf import build_arm_model, read_urdf
-from sysid_ros.reports.arm_urdf import arm_urdf
+from sysid_ros.reports.arm import arm_urdf
 
 
 def inertias(robot, text):

@@ -16,8 +16,7 @@ from sysid_msgs.action import IdentifyArm
 from sysid_ros.cli import calibrate, offline
 from sysid_ros.cli import main as door
 from sysid_ros.cli.exit_status import ExitStatus
-from sysid_ros.cli.parse_calibration import calibrate_parser
-from sysid_ros.cli.parse_recordings import offline_parser
+from sysid_ros.cli.parse_recordings import calibrate_parser, offline_parser
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.calibration import LoadedRecording, describe_arm, empty_hand
@@ -29,7 +28,7 @@ from sysid_ros.core.model.robot import tool_transform
 from sysid_ros.core.model.robot_files import config_directories
 from sysid_ros.nodes import calibrate_client
 from sysid_ros.reports.arm import check_torques
-from sysid_ros.reports.recordings.known import names_apart, read_load
+from sysid_ros.reports.recordings.files import names_apart, read_load
 
 MODEL = textbook_file()
 

@@ -9,7 +9,7 @@ from sysid_ros.core.identifiability.tree_readers import read_rotors
 from sysid_ros.core.model.calibration import load_calibration
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.drivers.mujoco.simulation import load_payload
-from sysid_ros.reports.recordings.files import read_plans
+from sysid_ros.reports.recordings.runs import read_plans
 from sysid_ros.reports.writer import folder_below
 from sysid_ros.ros.robot import load_scene
 from sysid_ros.space.core.robot import load_free_flyer

@@ -18,8 +18,12 @@ from sysid_ros.core.identifiability.structure import analyze_structure
 from sysid_ros.core.identifiability.tree import TreeBody, build_tree, prismatic, revolute
 from sysid_ros.core.identifiability.tree_readers import tree_from_model
 from sysid_ros.core.regressors import TorqueRegressor
-from sysid_ros.reports.identifiability_page import identifiability_html
-from sysid_ros.reports.identifiability_text import IdentifiabilityResult, dimensions, identifiability_markdown
+from sysid_ros.reports.identifiability import (
+    IdentifiabilityResult,
+    dimensions,
+    identifiability_html,
+    identifiability_markdown,
+)
 
 ROOT = Path(__file__).parents[2]
 MED7 = ROOT / "urdf" / "kuka_lbr_med7.urdf"

@@ -24,9 +24,9 @@ from sysid_ros.core.control.sampled_loop import LoopMargins
 from sysid_ros.core.control.settings import ControlLaw
 from sysid_ros.core.planning.planner import CertifiedPlanner
 from sysid_ros.core.planning.request import PlanRequest
-from sysid_ros.reports.recordings.files import PLAN, read_plans
 from sysid_ros.reports.recordings.options import InvalidRecording
 from sysid_ros.reports.recordings.recording import RecordingWriter
+from sysid_ros.reports.recordings.runs import PLAN, read_plans
 from sysid_ros.ros.conversions import (
     certificate_to_message,
     certified_from_message,

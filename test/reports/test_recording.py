@@ -41,7 +41,7 @@ def _write(path, count=200, metadata=None):
 def test_the_standard_reader_sees_everything(tmp_path):
     path = tmp_path / "recording.mcap"
     writer = _write(path, metadata={"robot": "arm"})
-    assert writer.written == 220 and writer.dropped == 0
+    assert writer.dropped == 0
     with open(path, "rb") as file:
         reader = make_reader(file, decoder_factories=[DecoderFactory()])
         assert reader.get_header().profile == "ros2"
@@ -87,7 +87,7 @@ def test_writing_never_waits_and_counts_what_found_no_room(tmp_path, monkeypatch
     assert 10 <= sum(taken) <= 11 and writer.dropped == 100 - sum(taken)
     gate.set()
     writer.close()
-    assert writer.written == sum(taken) == len(list(read_messages(tmp_path / "r.mcap")))
+    assert sum(taken) == len(list(read_messages(tmp_path / "r.mcap")))
 
 
 def test_a_bad_message_costs_only_itself(tmp_path):

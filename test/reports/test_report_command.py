@@ -53,7 +53,9 @@ def test_files_are_made_again_with_the_truth(folder, robot, result, capsys):
 
 def test_motions_begin_when_their_progress_says(folder, samples, motion, monkeypatch):
     plan = SimpleNamespace(
-        plan_id="p1", trajectory=motion.trajectory, certificate=SimpleNamespace(claims="holds", margins=())
+        plan_id="p1",
+        trajectory=motion.trajectory,
+        certificate=SimpleNamespace(claims="holds", margins=(), issued_at=7.0),
     )
     other = SimpleNamespace(plan_id="p2", trajectory=motion.trajectory)
     monkeypatch.setattr(runs, "read_plans", lambda path: [plan, other])

@@ -12,9 +12,9 @@ from scipy.spatial.transform import Rotation
 
 from sysid_ros.core.common.errors import NotPhysicallyConsistent
 from sysid_ros.core.model.inertia import from_com_form, is_physically_consistent
-from sysid_ros.reports import exports, payload_files
+from sysid_ros.reports import payload_files
 from sysid_ros.reports.payload import Bounded, summarize
-from sysid_ros.reports.payload_files import Load
+from sysid_ros.reports.payload_files import Load, payload_file
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_kinova_and_moveit_settings(loads):
         kinova = payload_files.kinova_settings(load)
         assert kinova["mass_kg"] == pytest.approx(load.mass, rel=1e-5)
         assert [kinova["mass_center_m"][axis] for axis in "xyz"] == pytest.approx(load.com, rel=1e-5)
-        inertial = exports.moveit_blocks(load)["urdf_inertial"]
+        inertial = payload_files.moveit_blocks(load)["urdf_inertial"]
         i = {name: inertial[f"i{name}"] for name in ("xx", "xy", "xz", "yy", "yz", "zz")}
         tensor = np.array([[i["xx"], i["xy"], i["xz"]], [i["xy"], i["yy"], i["yz"]], [i["xz"], i["yz"], i["zz"]]])
         _same_energy(load, inertial["mass"], np.array(inertial["origin_xyz"]), tensor)
@@ -130,16 +130,16 @@ def test_kinova_and_moveit_settings(loads):
 
 def test_files_say_units_and_frames(loads):
     tool, flange = loads[0], loads[1]
-    kinova = payload_files.kinova_file(tool, flange, "a note")
+    kinova = payload_file("payload_kinova.yaml", "a note", tool=tool, whole=flange)
     assert kinova.startswith("# a note\n") and "METRES" in kinova
     assert yaml.safe_load(kinova)["payload_information"] == payload_files.kinova_settings(tool)
-    kuka = payload_files.kuka_file(tool, flange)
+    kuka = payload_file("payload_kuka.yaml", flange=tool, whole=flange)
     assert yaml.safe_load(kuka)["tool_and_payload"] == payload_files.kuka_load_data(flange)
     assert re.match(r"\{M [\d.]+,CM \{X ", yaml.safe_load(kuka)["payload_krl"]) and "[mm]" in kuka
-    script = payload_files.ur_file(tool, flange)
+    script = payload_file("payload_ur.script", flange=tool, whole=flange)
     code = [line for line in script.splitlines() if not line.startswith("#")]
     assert code == [payload_files.ur_target_payload(flange)]
-    moveit = yaml.safe_load(payload_files.moveit_file(tool, exports.moveit_blocks(tool)))
+    moveit = yaml.safe_load(payload_file("payload_moveit.yaml", tool=tool))
     assert moveit["attached_collision_object"]["weight"] == pytest.approx(tool.mass, rel=1e-5)
 
 
@@ -153,7 +153,7 @@ def test_franka_describes_the_same_body_column_by_column(loads):
     transform[:3, :3] = Rotation.from_euler("xyz", [0.1, 0.2, -0.7]).as_matrix()
     transform[:3, 3] = [0.01, -0.02, 0.1034]
     for load in loads[:10]:
-        data = json.loads(exports.franka_file(load, loads[0], transform, "a note"))
+        data = json.loads(payload_files.franka_file(load, loads[0], transform, "a note"))
         _same_energy(load, data["mass"], np.array(data["centerOfMass"]), np.reshape(data["inertia"], (3, 3), order="F"))
         assert np.reshape(data["transformation"], (4, 4), order="F") == pytest.approx(transform, abs=1e-6)
         alone = data["setLoad"]
@@ -165,7 +165,7 @@ def test_franka_describes_the_same_body_column_by_column(loads):
 def test_mujoco_reads_the_same_body(loads):
     mujoco = pytest.importorskip("mujoco")
     for load in loads[:10]:
-        model = mujoco.MjModel.from_xml_string(exports.mjcf_file(load, "a -- note"))
+        model = mujoco.MjModel.from_xml_string(payload_file("payload_mjcf.xml", "a -- note", tool=load))
         body = model.body("identified_payload")
         turn = Rotation.from_quat(np.roll(body.iquat, -1)).as_matrix()
         _same_energy(load, float(body.mass[0]), body.ipos, turn @ np.diag(body.inertia) @ turn.T)
@@ -173,11 +173,11 @@ def test_mujoco_reads_the_same_body(loads):
 
 def test_sdf_and_xacro_hold_the_same_body(loads):
     for load in loads[:10]:
-        sdf = ElementTree.fromstring(exports.sdf_file(load)).find("model/link/inertial")
+        sdf = ElementTree.fromstring(payload_file("payload.sdf", tool=load)).find("model/link/inertial")
         i = {e.tag: float(e.text) for e in sdf.find("inertia")}
         tensor = np.array([[i[f"i{min(a, b)}{max(a, b)}"] for b in "xyz"] for a in "xyz"])
         _same_energy(load, float(sdf.findtext("mass")), np.array(sdf.findtext("pose").split()[:3], dtype=float), tensor)
-        root = ElementTree.fromstring(exports.xacro_file(load, "a -- note"))
+        root = ElementTree.fromstring(payload_file("payload.xacro", "a -- note", tool=load))
         macro = root.find("{http://www.ros.org/wiki/xacro}macro")
         assert macro.get("params") == "parent:='flange' prefix:=''"
         inertial = macro.find("link/inertial")
@@ -188,7 +188,7 @@ def test_sdf_and_xacro_hold_the_same_body(loads):
 
 
 def test_the_planning_scene_attaches_the_weight(loads):
-    scene = exports.planning_scene(loads[3])
+    scene = payload_files.planning_scene(loads[3])
     (attached,) = scene["robot_state"]["attached_collision_objects"]
     assert scene["is_diff"] and scene["robot_state"]["is_diff"]
     assert attached["weight"] == pytest.approx(loads[3].mass, rel=1e-5) and attached["link_name"] == "flange"

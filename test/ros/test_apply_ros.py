@@ -10,12 +10,12 @@ from geometry_msgs.msg import InertiaStamped
 from sensor_msgs.msg import JointState
 
 from sysid_ros.cli import apply
-from sysid_ros.cli.apply_ros import Admittance, Franka, UrDriver
+from sysid_ros.cli.apply import Admittance, Franka, UrDriver
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.core.common.errors import NotConfirmed, ParameterOutOfRange, SysidError
 from sysid_ros.core.model.inertia import from_com_form
 from sysid_ros.drivers.arm import ArmError
-from sysid_ros.reports.exported import ExportedPayload
+from sysid_ros.reports.estimate_yaml import ExportedPayload
 from sysid_ros.reports.payload import Bounded, summarize
 from sysid_ros.reports.payload_files import Load
 from sysid_ros.ros.services import fill_message

@@ -12,8 +12,7 @@ from std_msgs.msg import Header
 from visualization_msgs.msg import Marker
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.reports.exports import planning_scene
-from sysid_ros.reports.payload_files import Load
+from sysid_ros.reports.payload_files import Load, planning_scene
 from sysid_ros.ros.services import compare_attached, fill_message
 
 

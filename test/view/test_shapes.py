@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("trimesh", reason="the view needs trimesh, which comes with viser")
-from sysid_ros.view.shapes import visual_shapes
+from sysid_ros.view.scene import visual_shapes
 
 
 def test_every_link_with_a_shape_is_drawn_at_its_body(robot):

@@ -8,7 +8,7 @@ import pytest
 
 from sysid_ros.cli import main as door
 from sysid_ros.cli.exit_status import ExitStatus
-from sysid_ros.cli.view import free_port, open_replay
+from sysid_ros.cli.offline import free_port, open_replay
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.model.mechanics import ArmDynamics
 from sysid_ros.view.address import LOOPBACK

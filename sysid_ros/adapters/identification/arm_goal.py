@@ -59,7 +59,7 @@ from sysid_ros.core.procedure import (
 )
 from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.reports.arm import ArmResult, make_result, prepare_files, write_arm_result
-from sysid_ros.reports.recordings.known import ROBOT, SERIAL, KnownRecordings, read_recordings
+from sysid_ros.reports.recordings.files import ROBOT, SERIAL, KnownRecordings, read_recordings
 from sysid_ros.reports.recordings.recording import GRIPPER, RECORDING
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions import Samples

@@ -28,7 +28,7 @@ from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.procedure import CertifiedPlan
 from sysid_ros.drivers.ros2_control.arm import NO_GUARANTEE
-from sysid_ros.reports.recordings.known import SERIAL
+from sysid_ros.reports.recordings.files import SERIAL
 from sysid_ros.reports.recordings.recording import FIRST_STAMP, GRIPPER, LAST_STAMP, RecordingWriter
 from sysid_ros.ros import qos
 from sysid_ros.ros.alive import Peers

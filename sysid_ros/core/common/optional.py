@@ -21,7 +21,7 @@ _NEEDED_FOR = {
     "mcap": "recordings (record:=false does without)",
     "mcap_ros2": "recordings (record:=false does without)",
     "mujoco": "simulated arms",
-    "rosbags": "bags",
+    "rosbags": "reading recordings",
 }
 
 

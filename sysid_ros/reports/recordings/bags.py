@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.core.common.optional import optional_module
 from sysid_ros.core.model.robot import RobotModel
+from sysid_ros.reports.recordings.mcap import message_decoder
 from sysid_ros.reports.recordings.options import BAGS, UNITS, InvalidRecording, ReadOptions
 from sysid_ros.reports.recordings.readers import (
     WATCHED,
@@ -159,13 +160,12 @@ def _files(path: Path) -> list[Path]:
 
 def _mcap_messages(path: Path) -> Iterator[tuple[float, str, int, Any]]:
     """Yield the joint states of an MCAP file, which needs no end and no index."""
-    store, size = rosbags_types.get_typestore(rosbags_types.Stores.LATEST), path.stat().st_size
+    decode, size = message_decoder(JOINT_STATE), path.stat().st_size
     with open(path, "rb") as file:
         reader = mcap_reader.NonSeekingReader(file, validate_crcs=True)
         for schema, channel, message in reader.iter_messages(log_time_order=False):
             if schema is not None and schema.name == JOINT_STATE:
-                decoded = store.deserialize_cdr(message.data, JOINT_STATE)
-                yield file.tell() / size, channel.topic, message.log_time, decoded
+                yield file.tell() / size, channel.topic, message.log_time, decode(message.data)
 
 
 def _open_db3(path: Path) -> sqlite3.Connection:
@@ -256,15 +256,16 @@ def _join(
         away = int(np.abs(own[nearest] - stamps).max())
         worst = max(worst, away)
         for name, all_rows in quantities.items():
-            rows = unwrap(all_rows[:, order]) if name == "q" and away > _SAME_TIME else all_rows[:, order]
-            values[name][:, places] = rows[nearest] if away <= _SAME_TIME else _interpolate(stamps, own, rows)
+            rows = all_rows[:, order]
+            if away > _SAME_TIME:
+                rows = unwrap(rows) if name == "q" else rows
+                at, times = 1e-9 * (stamps - own[0]), 1e-9 * (own - own[0])
+                values[name][:, places] = np.column_stack([np.interp(at, times, one) for one in rows.T])
+            else:
+                values[name][:, places] = rows[nearest]
     if worst <= _SAME_TIME:
         return stamps, values, []
     return stamps, values, [
         f"joints come on several topics whose stamps differ by up to {1e-6 * worst:.3g} ms: what lies between two "
         "stamps was interpolated"
     ]  # fmt: skip
-
-
-def _interpolate(at: NDArray[np.int64], stamps: NDArray[np.int64], rows: Array) -> Array:
-    return np.column_stack([np.interp(1e-9 * (at - stamps[0]), 1e-9 * (stamps - stamps[0]), one) for one in rows.T])

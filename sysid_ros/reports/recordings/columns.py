@@ -77,7 +77,9 @@ def find_columns(path: Path, names: Sequence[str], robot: RobotModel, options: R
     meant = [
         (place, quantity, rest)
         for place, name in enumerate(parsed)
-        if place not in time and not _NOT_MEASURED.search(name.base) and _is_of_topic(names[place], options.topics)
+        if place not in time
+        and not _NOT_MEASURED.search(name.base)
+        and (not options.topics or names[place].strip().strip("\"'").startswith(options.topics))
         for quantity, rest in _interpret(name.base)
     ]
     numbers, counted = _numbers_of(robot), {rest for _, quantity, rest in meant if quantity == "q"}
@@ -168,10 +170,6 @@ def _find_time(
     aside = ", ".join(f"'{names[place].strip()}'" for _, place in ranked[1:])
     told = [f"the time is column '{names[ranked[0][1]].strip()}'; {aside} was not used"] if aside else []
     return (ranked[0][1],), told
-
-
-def _is_of_topic(name: str, topics: Sequence[str]) -> bool:
-    return not topics or any(name.strip().strip("\"'").startswith(topic) for topic in topics)
 
 
 def _interpret(name: str) -> list[tuple[str, str]]:

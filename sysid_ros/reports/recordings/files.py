@@ -1,27 +1,32 @@
-"""Read whatever a file holds, whatever its form: the samples of a recording, and certified plans."""
+"""Reads the samples of a file, whatever its form, and of files of one arm with known loads for its calibration."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from sysid_ros.core.common.box import Box
-from sysid_ros.core.common.errors import SysidError
-from sysid_ros.core.common.yaml_files import read_yaml
-from sysid_ros.core.estimation.parameters.settings import TARGETS
+from sysid_ros.core.estimation.calibration import (
+    KnownLoad,
+    LoadedRecording,
+    empty_hand,
+    reference_weight,
+    with_known_mass,
+)
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.regressors.rest_torque import RestTorque, WeighedBox
 from sysid_ros.reports.recordings.bags import read_bag
-from sysid_ros.reports.recordings.mcap import SAMPLES, DamagedRecording, McapMessage, holds, read_mcap, read_messages
-from sysid_ros.reports.recordings.options import BAGS, InvalidRecording, ReadOptions, require_recording
-from sysid_ros.reports.recordings.readers import Recording, Watch, read_all
+from sysid_ros.reports.recordings.mcap import SAMPLES, holds, read_mcap
+from sysid_ros.reports.recordings.options import (
+    BAGS,
+    InvalidRecording,
+    ReadOptions,
+    read_mass,
+    require_recording,
+    split_load,
+)
+from sysid_ros.reports.recordings.readers import Recording, Watch, read_all, with_velocity_error
+from sysid_ros.reports.recordings.recording import GRIPPER, RECORDING
 from sysid_ros.reports.recordings.tables import read_csv, read_npz
-
-if TYPE_CHECKING:
-    from sysid_ros.core.certification.plan import CertifiedPlan
 
 
 def read_recording(
@@ -59,174 +64,112 @@ def read_recording(
     return read_csv(file, robot, options, watch) if suffix == ".csv" else read_npz(file, robot, options)
 
 
-PLAN, ESTIMATE = "sysid_msgs/msg/CertifiedTrajectory", "sysid_msgs/msg/ParameterEstimate"
-_TEXT_FILES = (".yaml", ".yml", ".json")
-_COPIED = (
-    "plan_id", "path_hash", "box_hash", "scene_hash", "robot_hash", "takeover_time", "rest_before", "torque_fraction",
-    "brake_time", "claims", "issued_at", "expires_at",
-)  # fmt: skip
-_VECTORS = ("nominal_payload", "tracking_bound", "velocity_bound", "torque_bound")
+SERIAL, ROBOT = "serial", "robot"
+"""Descriptions of a recording that say which arm it is of: its serial number, and the name of its model."""
 
 
-def read_plans(
-    path: Path | str,
-    watch: Watch = read_all,
-    on_cut: Callable[[str], None] = lambda reason: None,
-    on_estimate: Callable[[Box], None] = lambda box: None,
-) -> list[CertifiedPlan]:
-    """Read all certified plans of a file.
+@dataclass(frozen=True)
+class KnownRecordings:
+    """Recordings of one arm with known loads.
+
+    Attributes:
+        robot: The arm, with errors of velocity that hold in all of them.
+        recordings: The recordings.
+        warnings: What was found and mended, a sentence each.
+    """
+
+    robot: RobotModel
+    recordings: tuple[LoadedRecording, ...]
+    warnings: tuple[str, ...]
+
+
+def read_recordings(
+    texts: Sequence[str],
+    robot: RobotModel,
+    serial: str,
+    options: ReadOptions | None = None,
+    on_progress: Callable[[float], object] = lambda share: None,
+    gripper: str = "",
+) -> KnownRecordings:
+    """Read recordings of one arm with known loads.
 
     Args:
-        path: A recording with topics of ``CertifiedTrajectory``; a plan that was published again counts once. Or a YAML
-            or JSON file with the ``to_dict()`` of a :class:`CertifiedPlan`, or a list of them.
-        watch: Told how far a recording is, and may end it; the plans are those read by then.
-        on_cut: Told why a recording ends before its end; the plans are those before.
-        on_estimate: Told the box of each estimate of a payload in a recording, with its torque at rest.
-
-    Returns:
-        The plans in the order they are in the file.
-
-    Raises:
-        DamagedRecording: The recording cannot be read, or not as far as a plan.
-        InvalidRecording: The file holds no certified plan.
-        ModelError: A file of text is no YAML.
-        SysidError: A plan cannot be made of what is there.
-    """
-    file = Path(path)
-    if not file.is_file():
-        raise InvalidRecording(file, "the file", "missing", "a recording (.mcap) or certified plans (.yaml, .json)")
-    entries = _read_text(file) if file.suffix in _TEXT_FILES else _read_recording(file, watch, on_cut, on_estimate)
-    if not entries:
-        raise InvalidRecording(file, "the certified plans", "none", "at least one")
-    from sysid_ros.core.certification.plan import CertifiedPlan  # samples are read without it
-
-    return [CertifiedPlan.from_dict(entry) for entry in entries]
-
-
-def plan_entries(message: Any) -> dict[str, object]:
-    """Return the entries of a :class:`CertifiedPlan` in a message, as its ``to_dict`` gives them.
+        texts: ``FILE`` of the empty hand, or ``FILE=MASS+-TOLERANCE`` of a reference weight [kg].
+        robot: The arm.
+        serial: Its serial number; recordings that say that they are of another arm are refused.
+        options: What the files leave open.
+        on_progress: Called with the share of the files that is read.
+        gripper: State of the gripper in all of them; empty where it is not stated. Recordings that name another one are
+            refused.
 
     Raises:
-        CertificateMismatch: It is recorded in another format.
-        InvalidRecording: Lengths of the message do not fit each other.
+        SysidError: One of them cannot be used; says what, where and what is allowed.
     """
-    version = getattr(message, "format_version", 1)
-    from sysid_ros.core.certification.certificate import require_format
+    loaded, warnings, computed, state = list[LoadedRecording](), list[str](), robot, gripper
+    read = [read_load(text, robot) for text in texts]
+    names = names_apart([path for path, _ in read])
+    for number, ((path, load), name) in enumerate(zip(read, names, strict=True)):
 
-    require_format(version)
-    path, certificate, scene = message.trajectory, message.certificate, message.scene
-    if list(certificate.joint_names) != list(path.joint_names):
-        given = ", ".join(certificate.joint_names)
-        raise InvalidRecording(PLAN, "the joints of the certificate", given, ", ".join(path.joint_names))
-    coefficients = {item.name: np.reshape(item.data, tuple(item.shape)).tolist() for item in path.coefficients}
-    return {
-        "format_version": version,
-        "trajectory": {"kind": path.kind, "duration": path.duration, "coefficients": coefficients},
-        "certificate": _certificate_entries(certificate, version),
-        "boxes": [
-            {"lower": list(message.arm_lower), "upper": list(message.arm_upper)},
-            {"lower": list(message.payload_lower), "upper": list(message.payload_upper)} | _rest_entries(message),
-        ],
-        "scene": _scene_entries(scene, len(path.joint_names)),
-        "robot_name": message.robot_name,
-    }
+        def watch(share: float, number: int = number) -> bool:
+            on_progress((number + share) / len(texts))
+            return True
+
+        recording = read_recording(path, robot, options, watch)
+        state = _require_one_arm(path, recording, robot, serial, state)
+        warnings += [f"{name}: {sentence}" for sentence in (*recording.notices, *recording.caveats)]
+        computed = with_velocity_error(computed, recording)
+        loaded.append(LoadedRecording(name, recording.batches, load))
+    return KnownRecordings(computed, tuple(loaded), tuple(warnings))
 
 
-def _rest_entries(message: Any) -> dict[str, object]:
-    """Return the torque at rest that belongs to the payload's box; nothing in recordings from before there were any."""
-    names = list(getattr(message, "payload_rest_joint_names", ()))
-    if not names:
-        return {}
-    fields = {"posture": "posture", "lower": "torque_lower", "upper": "torque_upper"}
-    numbers = {name: list(getattr(message, f"payload_rest_{field}")) for name, field in fields.items()}
-    return {"rest": {"joint_names": names, **numbers}}
+def names_apart(paths: Sequence[Path]) -> list[str]:
+    """Return different names for files: the file's, with as many folders before it as that takes.
+
+    A file ``recording.mcap`` of this suite is always named with its folder, which says which run it is of.
+    """
+    parts = [path.absolute().parts for path in paths]
+    lengths = [2 if path.name == RECORDING else 1 for path in paths]
+    while True:
+        names = ["/".join(part[-length:]) for part, length in zip(parts, lengths, strict=True)]
+        twins = [k for k, name in enumerate(names) if names.count(name) > 1 and lengths[k] < len(parts[k])]
+        if not twins:
+            return names
+        for k in twins:
+            lengths[k] += 1
 
 
-def _certificate_entries(certificate: Any, version: int) -> dict[str, object]:
-    law = certificate.control_law
-    margins = zip(
-        certificate.margin_limits, certificate.margins, certificate.margin_places, certificate.margin_times, strict=True
-    )
-    return {
-        "format_version": version,
-        **{name: getattr(certificate, name) for name in _COPIED},
-        "is_proven_throughout": getattr(certificate, "is_proven_throughout", False),  # not in older ones
-        **{name: list(getattr(certificate, name)) for name in _VECTORS},
-        "torque_squares": np.reshape(certificate.torque_squares, (-1, len(certificate.joint_names))).tolist(),
-        "predecessor": certificate.predecessor or None,
-        "control_law": {"name": law.name, "settings": dict(zip(law.setting_names, law.settings, strict=True))},
-        "margins": [
-            {"limit": limit, "value": value, "place": place, "time": time} for limit, value, place, time in margins
-        ],
-    }
+def read_load(text: str, robot: RobotModel) -> tuple[Path, KnownLoad]:
+    """Split ``FILE[=MASS[+-TOLERANCE]]`` into the file and what the hand held.
+
+    Raises:
+        ParameterOutOfRange: The mass or its tolerance is no number.
+    """
+    path, mass = split_load(text)
+    return path, empty_hand() if mass is None else reference_weight(robot, *mass)
 
 
-def _scene_entries(scene: Any, last_body: int) -> dict[str, object]:
-    count = len(scene.obstacle_names)
-    boxes = zip(
-        scene.obstacle_names,
-        np.reshape(scene.obstacle_centers, (count, 3)).tolist(),
-        np.reshape(scene.obstacle_half_extents, (count, 3)).tolist(),
-        np.reshape(scene.obstacle_rotations, (count, 3, 3)).tolist(),
-        strict=True,
-    )
-    keys = ("name", "center", "half_extents", "rotation")
-    spheres = np.reshape(scene.payload_spheres, (-1, 4)).tolist()
-    return {
-        "obstacles": [dict(zip(keys, box, strict=True)) for box in boxes],
-        "ground_height": scene.ground_height if scene.has_ground else None,
-        "payload_spheres": [[last_body, *row] for row in spheres] if scene.has_payload_spheres else None,
-        "clearance": scene.clearance,
-    }
+def weighed(robot: RobotModel, mass: str | None) -> RobotModel:
+    """Return the arm with a payload that has been on a scale, as ``MASS[+-TOLERANCE]`` [kg]; itself without that.
+
+    Raises:
+        SysidError: It is no number, or the payload prior has no such mass.
+    """
+    return with_known_mass(robot, *read_mass(mass)) if mass else robot
 
 
-def _read_text(file: Path) -> list[Mapping[str, object]]:
-    content = read_yaml(file)  # every JSON file is a YAML file
-    entries = content if isinstance(content, list) else [content]
-    if not all(isinstance(entry, Mapping) for entry in entries):
-        raise InvalidRecording(file, "an entry", "no mapping", "certified plans as CertifiedPlan.to_dict() gives them")
-    return entries
-
-
-def _read_recording(
-    file: Path, watch: Watch, on_cut: Callable[[str], None], on_estimate: Callable[[Box], None]
-) -> list[Mapping[str, object]]:
-    entries: dict[tuple[str, float], Mapping[str, object]] = {}
-    try:
-        for entry in read_messages(file, {PLAN, ESTIMATE}, watch):
-            if entry.type_name == ESTIMATE:
-                _read_estimate(entry.message, on_estimate)
-                continue
-            key, plan = _read_plan(file, entry)
-            entries[key] = plan
-    except DamagedRecording as damage:
-        if not entries:
-            raise
-        on_cut(damage.reason)
-    return list(entries.values())
-
-
-def _read_estimate(message: Any, on_estimate: Callable[[Box], None]) -> None:
-    """Pass on the box of an estimate of a payload; one without data or with an alarm states none."""
-    if not list(message.names) or not message.is_consistent or message.target != TARGETS[0]:
-        return
-    box, names, rest = Box(np.array(message.lower), np.array(message.upper)), tuple(message.rest_joint_names), None
-    if names:
-        torque = Box(np.array(message.rest_torque_lower), np.array(message.rest_torque_upper))
-        rest = RestTorque(names, np.array(message.rest_posture), torque)
-    on_estimate(WeighedBox.of(box, rest))
-
-
-def _read_plan(file: Path, entry: McapMessage) -> tuple[tuple[str, float], Mapping[str, object]]:
-    from sysid_ros.core.certification.certificate import CertificateMismatch, require_format
-
-    if not entry.message.robot_name:
-        stamp = 1e-9 * entry.stamp_ns
-        raise InvalidRecording(file, f"a plan at {stamp:.3f} s on {entry.topic}", "without boxes and scene", "both")
-    try:
-        require_format(getattr(entry.message, "format_version", 1))
-        return (entry.message.certificate.plan_id, entry.message.certificate.issued_at), plan_entries(entry.message)
-    except CertificateMismatch as mismatch:
-        raise InvalidRecording(file, "a certified plan", mismatch.reason, "a plan of this format") from mismatch
-    except (ValueError, SysidError) as error:
-        raise InvalidRecording(file, "a certified plan", str(error), "arrays of lengths that fit") from error
+def _require_one_arm(path: Path, recording: Recording, robot: RobotModel, serial: str, gripper: str) -> str:
+    said = recording.metadata or {}
+    for key, what, expected in (
+        (SERIAL, "the serial number of its arm", serial),
+        (ROBOT, "the robot in it", robot.name),
+    ):
+        if said.get(key, expected) != expected:
+            raise InvalidRecording(path, what, said[key], f"{expected}: one calibration is of one arm")
+    if len(set(recording.payload_epochs)) > 1:
+        allowed = "the same in the whole recording: make one of each"
+        raise InvalidRecording(path, "what the hand holds", "announced to have changed", allowed)
+    state = said.get(GRIPPER, "") or gripper
+    if gripper and state != gripper:
+        allowed = f"{gripper}, as stated or in the others: leave the gripper as it is while you calibrate"
+        raise InvalidRecording(path, "the state of the gripper in it", state, allowed)
+    return state

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,11 +26,10 @@ from sysid_ros.reports.recordings.readers import (
     read_all,
 )
 from sysid_ros.reports.recordings.recording import FIRST_STAMP, LAST_STAMP, METADATA
-from sysid_ros.reports.recordings.sample_batches import batch_decoder
 
 mcap_exceptions = optional_module("mcap.exceptions")
 mcap_reader, mcap_records = optional_module("mcap.reader"), optional_module("mcap.records")
-mcap_stream_reader, mcap_ros2_decoder = optional_module("mcap.stream_reader"), optional_module("mcap_ros2.decoder")
+mcap_stream_reader, rosbags_types = optional_module("mcap.stream_reader"), optional_module("rosbags.typesys")
 
 Array = NDArray[np.float64]
 
@@ -68,10 +68,7 @@ class _Collected:
     batches: list[SampleBlock] = field(default_factory=list)
     epochs: list[int] = field(default_factory=list)
     extra: dict[str, list[Array]] = field(default_factory=lambda: {"q_d": [], "v_d": [], "tau_command": []})
-    notices: dict[str, int] = field(default_factory=dict)
-
-    def note(self, sentence: str) -> None:
-        self.notices[sentence] = self.notices.get(sentence, 0) + 1
+    notices: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True)
@@ -180,7 +177,7 @@ def read_messages(path: Path, types: Collection[str] | None = None, watch: Watch
     """
     size = path.stat().st_size
     with open(path, "rb") as file:
-        reader, factory = mcap_reader.NonSeekingReader(file, validate_crcs=True), mcap_ros2_decoder.DecoderFactory()
+        reader = mcap_reader.NonSeekingReader(file, validate_crcs=True)
         decoders: dict[int, Callable[[bytes], Any]] = {}
         try:
             for number, (schema, channel, message) in enumerate(reader.iter_messages(log_time_order=False)):
@@ -190,11 +187,9 @@ def read_messages(path: Path, types: Collection[str] | None = None, watch: Watch
                 if types is not None and type_name not in types:
                     continue
                 if channel.id not in decoders:
-                    decoder = factory.decoder_for(channel.message_encoding, schema)
-                    if decoder is None:
+                    if schema is None or channel.message_encoding != "cdr":
                         raise DamagedRecording(path, f"messages of {channel.topic} are not in CDR")
-                    is_batch = schema is not None and type_name == SAMPLES
-                    decoders[channel.id] = batch_decoder(schema.data.decode(), decoder) if is_batch else decoder
+                    decoders[channel.id] = message_decoder(type_name, schema.data.decode())
                 yield McapMessage(channel.topic, type_name, message.log_time, decoders[channel.id](message.data))
         except DamagedRecording:
             raise
@@ -202,6 +197,29 @@ def read_messages(path: Path, types: Collection[str] | None = None, watch: Watch
             raise DamagedRecording(path, "it does not begin as one") from None
         except Exception as error:  # the reader has no common error for what a damaged file makes it do
             raise DamagedRecording(path, f"{error}" or type(error).__name__) from error
+
+
+def message_decoder(type_name: str, definition: str = "") -> Callable[[bytes], Any]:
+    """Return a decoder of messages in CDR; their arrays are those of numpy.
+
+    Args:
+        type_name: ``package/msg/Name``.
+        definition: Their full definition, as they were recorded; empty takes that of the latest ROS.
+    """
+    stores = rosbags_types.Stores
+    store = rosbags_types.get_typestore(stores.EMPTY if definition else stores.LATEST)
+    if definition:
+        store.register(rosbags_types.get_types_from_msg(definition, type_name))
+    known = store.get_msgdef(type_name)
+    decoders = {b"\x00\x00": known.deserialize_cdr_be, b"\x00\x01": known.deserialize_cdr_le}
+
+    def decode(data: bytes) -> Any:
+        if data[:2] not in decoders:
+            raise ValueError(f"a message of {type_name} is not in plain CDR")
+        # Not by deserialize_cdr of the store, which refuses what rclpy serializes with room behind its end.
+        return decoders[data[:2]](data[4:], 0, known.cls, store)[0]
+
+    return decode
 
 
 def read_metadata(path: Path) -> dict[str, str]:
@@ -245,14 +263,13 @@ def _add(path: Path, robot: RobotModel, batch: Any, collected: _Collected) -> No
     blocks, notices = split_into_blocks(
         stamps[valid], sequence[valid], *(arrays[name][valid] for name in ("q", "v", "tau"))
     )
-    for notice in notices:
-        collected.note(notice)
+    collected.notices.update(notices)
     if not valid.all():
-        collected.note("samples the driver marked as not valid were left out")
+        collected.notices["samples the driver marked as not valid were left out"] += 1
     last = collected.batches[-1].stamps[-1] if collected.batches else -1
     for block in blocks:
         if block.stamps[0] <= last:
-            collected.note("batches that repeat earlier samples were left out")
+            collected.notices["batches that repeat earlier samples were left out"] += 1
             continue
         last = block.stamps[-1]
         kept = np.searchsorted(stamps, block.stamps)

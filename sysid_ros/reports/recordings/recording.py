@@ -59,16 +59,15 @@ def message_definition(type_name: str, shares: Sequence[Path] | None = None) -> 
         SysidError: A definition is not installed.
     """
     folders = share_directories() if shares is None else tuple(map(Path, shares))
-    package, _, name = type_name.split("/")
-    texts = {f"{package}/{name}": _read(package, name, folders)}
-    queue = [f"{package}/{name}"]
-    while queue:
-        current = queue.pop(0)
-        for used in _used_messages(texts[current], current.split("/")[0]):
+    texts: dict[str, str] = {}
+
+    def collect(package: str, name: str) -> None:
+        texts[f"{package}/{name}"] = text = _read(package, name, folders)
+        for used in _used_messages(text, package):
             if used not in texts:
-                owner, _, kind = used.partition("/")
-                texts[used] = _read(owner, kind, folders)
-                queue.append(used)
+                collect(*used.split("/"))
+
+    collect(*type_name.split("/msg/"))
     first, *others = texts.items()
     return (
         "\n".join([first[1].rstrip(), *(f"{SEPARATOR}\nMSG: {used}\n{text.rstrip()}" for used, text in others)]) + "\n"
@@ -125,11 +124,6 @@ class _Entry:
     stamp_ns: int
 
 
-@dataclass(frozen=True)
-class _Description:
-    texts: dict[str, str]
-
-
 class RecordingWriter:
     """Writes messages to an MCAP file in a thread of its own.
 
@@ -150,10 +144,9 @@ class RecordingWriter:
     ):
         self.path = Path(path)
         self._definitions = dict(definitions or {})
-        self._queue: queue.Queue[_Entry | _Description | None] = queue.Queue(QUEUE_LENGTH)
+        self._queue: queue.Queue[_Entry | dict[str, str] | None] = queue.Queue(QUEUE_LENGTH)
         self._lock = threading.Lock()
         self._dropped = 0
-        self._written = 0
         self._error: Exception | None = None
         self._faults: dict[str, str] = {}
         self._is_closed = False
@@ -173,11 +166,6 @@ class RecordingWriter:
         return self._dropped
 
     @property
-    def written(self) -> int:
-        """Messages handed to the file."""
-        return self._written
-
-    @property
     def error(self) -> Exception | None:
         """What stopped the writing, None while all is well."""
         return self._error
@@ -195,15 +183,10 @@ class RecordingWriter:
         Returns:
             Whether it was taken; a message that was not is counted in :attr:`dropped`.
         """
-        if self._is_closed or self._error is not None:
-            self._dropped += 1
-            return False
-        try:
-            self._queue.put_nowait(_Entry(topic, type_name, message, time.time_ns() if stamp_ns is None else stamp_ns))
-        except queue.Full:
-            self._dropped += 1
-            return False
-        return True
+        stamp_ns = time.time_ns() if stamp_ns is None else stamp_ns
+        is_taken = self._take(_Entry(topic, type_name, message, stamp_ns))
+        self._dropped += not is_taken
+        return is_taken
 
     def describe(self, **texts: str) -> bool:
         """Add texts that describe the recording, by name, as :data:`FIRST_STAMP`; like :meth:`write` it never waits.
@@ -211,10 +194,13 @@ class RecordingWriter:
         Returns:
             Whether they were taken.
         """
+        return self._take(texts)
+
+    def _take(self, entry: _Entry | dict[str, str]) -> bool:
         if self._is_closed or self._error is not None:
             return False
         try:
-            self._queue.put_nowait(_Description(dict(texts)))
+            self._queue.put_nowait(entry)
         except queue.Full:
             return False
         return True
@@ -268,11 +254,11 @@ class RecordingWriter:
             with self._file:
                 file = _McapFile(self._file, self._metadata, self._definitions)
                 while (entry := self._queue.get()) is not None:
-                    if isinstance(entry, _Description):
-                        file.describe(entry.texts)
+                    if isinstance(entry, dict):
+                        file.writer.add_metadata(METADATA, entry)
                     else:
                         self._add(file, entry)
-                file.finish()
+                file.writer.finish()
         except Exception as error:  # kept for close(), which raises it where somebody listens
             self._error = error
 
@@ -280,7 +266,6 @@ class RecordingWriter:
         """One message; its faults must not cost the others."""
         try:
             file.add(entry)
-            self._written += 1
         except OSError:
             raise
         except Exception as error:
@@ -292,9 +277,9 @@ class _McapFile:
     """Schemas, channels and messages of one file."""
 
     def __init__(self, file: BinaryIO, metadata: Mapping[str, str], definitions: Mapping[str, str]):
-        self._writer = mcap_writer.Writer(file, chunk_size=CHUNK_BYTES, compression=mcap_writer.CompressionType.ZSTD)
-        self._writer.start(profile="ros2", library="sysid_ros")
-        self.describe(dict(metadata))
+        self.writer = mcap_writer.Writer(file, chunk_size=CHUNK_BYTES, compression=mcap_writer.CompressionType.ZSTD)
+        self.writer.start(profile="ros2", library="sysid_ros")
+        self.writer.add_metadata(METADATA, dict(metadata))
         self._definitions = definitions
         self._schemas: dict[str, int] = {}
         self._channels: dict[str, int] = {}
@@ -305,7 +290,7 @@ class _McapFile:
         data = entry.message if isinstance(entry.message, bytes | bytearray | memoryview) else self._encode(entry)
         channel = self._channel(entry)
         self._sequence[entry.topic] = self._sequence.get(entry.topic, -1) + 1
-        self._writer.add_message(
+        self.writer.add_message(
             channel_id=channel,
             log_time=entry.stamp_ns,
             publish_time=entry.stamp_ns,
@@ -313,21 +298,15 @@ class _McapFile:
             data=bytes(data),
         )
 
-    def describe(self, texts: dict[str, str]) -> None:
-        self._writer.add_metadata(METADATA, texts)
-
-    def finish(self) -> None:
-        self._writer.finish()
-
     def _definition(self, type_name: str) -> str:
         return self._definitions.get(type_name) or message_definition(type_name)
 
     def _channel(self, entry: _Entry) -> int:
         if entry.type_name not in self._schemas:
             text = self._definition(entry.type_name).encode()
-            self._schemas[entry.type_name] = self._writer.register_schema(entry.type_name, "ros2msg", text)
+            self._schemas[entry.type_name] = self.writer.register_schema(entry.type_name, "ros2msg", text)
         if entry.topic not in self._channels:
-            self._channels[entry.topic] = self._writer.register_channel(
+            self._channels[entry.topic] = self.writer.register_channel(
                 topic=entry.topic,
                 message_encoding="cdr",
                 schema_id=self._schemas[entry.type_name],

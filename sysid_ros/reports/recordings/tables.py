@@ -105,7 +105,10 @@ def read_npz(path: Path, robot: RobotModel, options: ReadOptions) -> Recording:
             raise InvalidRecording(
                 path, f"array '{name}'", "missing", f"t, q, tau and optionally v; the file has {found}"
             )
-    joints = _listed(path, header, "joints", robot)
+    if "joints" not in header:
+        order = f"in the order of the columns; {robot.name} has {', '.join(robot.joint_names)}"
+        raise InvalidRecording(path, "'joints'", "missing", f"the names of the joints, {order}")
+    joints = re.findall(r"[^,\s]+", header["joints"])
     arrays = {name: np.asarray(contents[name]) for name in _QUANTITIES if name in contents}
     for name, array in arrays.items():
         if not (np.issubdtype(array.dtype, np.integer) or np.issubdtype(array.dtype, np.floating)):
@@ -113,8 +116,8 @@ def read_npz(path: Path, robot: RobotModel, options: ReadOptions) -> Recording:
         expected = (arrays["t"].size,) if name == "t" else (arrays["t"].size, len(joints))
         if array.shape != expected:
             raise InvalidRecording(path, f"the shape of array '{name}'", array.shape, f"{expected} (samples, joints)")
-    order = choose_joints(path, [options.joint_names.get(name, name) for name in joints], robot)
-    arrays |= {name: array[:, order] for name, array in arrays.items() if name != "t"}
+    places = choose_joints(path, [options.joint_names.get(name, name) for name in joints], robot)
+    arrays |= {name: array[:, places] for name, array in arrays.items() if name != "t"}
     return _to_recording(path, robot, _Table(header, arrays, options.units), options)
 
 
@@ -233,23 +236,12 @@ def _is_number(word: str) -> bool:
     return True
 
 
-def _listed(path: Path, header: Mapping[str, str], key: str, robot: RobotModel) -> list[str]:
-    if key not in header:
-        allowed = (
-            f"the names of the joints, in the order of the columns; {robot.name} has {', '.join(robot.joint_names)}"
-        )
-        raise InvalidRecording(path, f"'{key}'", "missing", allowed)
-    return [word for word in re.split(r"[,\s]+", header[key]) if word]
-
-
 def _units(path: Path, table: _Table) -> tuple[dict[str, float], list[str]]:
     header, stated = table.header, dict(table.units)
     if "units" not in header and not table.is_foreign and any(name not in stated for name in table.arrays):
         raise InvalidRecording(path, "'units'", "missing", "text like 't=s, q=rad, v=rad/s, tau=Nm', or --units")
     given = {}
-    for word in re.split(r"[,\s]+", header.get("units", "")):
-        if not word:
-            continue
+    for word in re.findall(r"[^,\s]+", header.get("units", "")):
         name, _, unit = word.partition("=")
         if name not in UNITS or unit not in UNITS[name]:
             allowed = "; ".join(f"{quantity}={' or '.join(units)}" for quantity, units in UNITS.items())
@@ -264,13 +256,6 @@ def _units(path: Path, table: _Table) -> tuple[dict[str, float], list[str]]:
     taken = ", ".join(f"{name}={given[name]}" for name in missing)
     told = [f"units are not stated and taken to be {taken}; --units says others"] if missing else []
     return {name: UNITS[name][unit] for name, unit in given.items()}, told
-
-
-def _effort_sign(path: Path, header: Mapping[str, str]) -> float:
-    text = header.get("effort_sign", "1")
-    if not _is_number(text) or float(text) not in (1.0, -1.0):
-        raise InvalidRecording(path, "effort_sign", text, "1 (tau is in joint direction) or -1 (tau is against it)")
-    return float(text)
 
 
 def stamps_of(path: Path, t: NDArray, unit: float) -> NDArray[np.int64]:
@@ -313,5 +298,8 @@ def _to_recording(path: Path, robot: RobotModel, table: _Table, options: ReadOpt
         notices.append(f"{counted(lacking, 'sample')} left out without a time")
     raw = RawSamples(stamps[kept], values["q"], values.get("v"), values["tau"], (*notices, *repeats))
     if options.effort_sign is None and "effort_sign" in header:
-        options = replace(options, effort_sign=_effort_sign(path, header))
+        sign = header["effort_sign"]
+        if not _is_number(sign) or float(sign) not in (1.0, -1.0):
+            raise InvalidRecording(path, "effort_sign", sign, "1 (tau is in joint direction) or -1 (tau is against it)")
+        options = replace(options, effort_sign=float(sign))
     return make_recording(path, robot, raw, options, None if table.is_foreign else 1.0)

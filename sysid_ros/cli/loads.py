@@ -1,4 +1,4 @@
-"""Checks the load entered in a controller against a result: ``sysid check-load FOLDER --mass 2 --com 0 0 0.1``."""
+"""Checks the load entered in a controller, finds the heaviest certified one: ``sysid check-load``, ``how-heavy``."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import numpy as np
 from sysid_ros.cli.exit_status import ExitStatus
 from sysid_ros.cli.options import read_posture
 from sysid_ros.cli.terminal import make_table, show
+from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.model.inertia import from_com_form
 from sysid_ros.core.model.loader import load_robot
-from sysid_ros.reports.exported import read_exported
+from sysid_ros.reports.estimate_yaml import read_exported
 from sysid_ros.reports.payload import felt_torques
 
 
-def run(options: argparse.Namespace) -> int:
+def check_load(options: argparse.Namespace) -> int:
     """Compare mass and CoM with their bounds, and show the external torques; the exit status tells whether they fit."""
     found = read_exported(options.folder, accept_uncertain=True)
     robot = load_robot(options.model or found.robot)
@@ -45,3 +46,20 @@ def run(options: argparse.Namespace) -> int:
         "The load agrees with the bounds." if fits else "The load is wrong: what is marked NO lies outside the bounds."
     )
     return ExitStatus.OK if fits else ExitStatus.FAILED
+
+
+def how_heavy(options: argparse.Namespace) -> int:
+    """Print the heaviest object; the exit status is a failure where there is none."""
+    from sysid_ros.core.planning.heaviest import find_heaviest  # takes a while to load
+
+    robot = load_robot(options.model)
+    start, goal = read_posture(robot, "--start", options.start), read_posture(robot, "--goal", options.goal)
+    mass, plan, reason = find_heaviest(robot, start, goal, Scene(ground_height=options.ground))
+    if plan is None:
+        show(f"No object, however light, has a certified motion: {reason}")
+        return ExitStatus.FAILED
+    duration = plan.trajectory.duration
+    show(f"Certified with any object of up to {mass:.2f} kg: a straight motion of {duration:.2f} s, and a hold")
+    show(f"What heavier ones break: {reason}")
+    show(f"CoM and radius of gyration are anywhere in the payload prior {robot.payload_prior.name}.")
+    return ExitStatus.OK

@@ -1,0 +1,231 @@
+"""What can be known of a robot: as YAML for programs, as Markdown, and as one self-contained page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import yaml
+
+from sysid_ros.core.identifiability.advice import Advice
+from sysid_ros.core.identifiability.data import DETERMINED, DataAnalysis
+from sysid_ros.core.identifiability.mechanism import Comparison
+from sysid_ros.core.identifiability.report import describe_data, describe_direction, structural_text, weakness
+from sysid_ros.core.identifiability.structure import Structure, analyze_structure
+from sysid_ros.core.identifiability.wording import (
+    Symbol,
+    describe_combination,
+    describe_motion,
+    explain,
+    summarize,
+    symbol_table,
+)
+from sysid_ros.reports import plots
+from sysid_ros.reports.plots import Plot, short_number
+
+
+def identifiability_yaml(comparison: Comparison) -> str:
+    """YAML text with every base parameter as coefficients of the unknown parameters [SI]."""
+    structure = comparison.snapped
+    base = [
+        {
+            "name": structure.base_names[k],
+            "unit": structure.base_units[k],
+            "coefficients": {structure.names[j]: float(structure.matrix[k, j]) for j in np.flatnonzero(row)},
+        }
+        for k, row in enumerate(structure.matrix)
+    ]
+    parameters = {
+        name: {"unit": structure.units[k], "class": structure.classes[k].name.lower(), "why": explain(structure, k)}
+        for k, name in enumerate(structure.names)
+    }
+    document: dict[str, Any] = {
+        "robot": structure.mechanism.name,
+        "measured": structure.settings.measured,
+        "motion": structure.settings.motion,
+        "gravity": [float(x) for x in structure.mechanism.gravity],
+        "number_of_base_parameters": structure.count,
+        "number_with_geometry_as_written": comparison.raw.count,
+        "base_parameters": base,
+        "parameters": parameters,
+    }
+    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120)
+
+
+@dataclass(frozen=True)
+class IdentifiabilityResult:
+    """What a report is about.
+
+    Attributes:
+        comparison: The structural answer, as given and with exact geometry.
+        analysis: What data know, if there are data.
+        advice: A motion that would help.
+        source: Where robot and data come from, in words.
+        reason: Why there are no guaranteed bounds although they were asked for; empty otherwise.
+    """
+
+    comparison: Comparison
+    analysis: DataAnalysis | None = None
+    advice: Advice | None = None
+    source: str | None = None
+    reason: str | None = None
+
+    @property
+    def structure(self) -> Structure:
+        """The structural answer the report shows: with exact geometry."""
+        return self.comparison.snapped
+
+
+def dimensions(structure: Structure) -> list[tuple[str, tuple[str, ...]]]:
+    """Rows of the paper's tables below the symbols: dim V, K and T of each body, with gravity in parentheses.
+
+    Source: RPNA tables 2, 4, 5.
+    """
+    tree, bodies = structure.mechanism, structure.bodies
+    without = bodies
+    if np.any(tree.gravity):
+        without = analyze_structure(tree.with_gravity(np.zeros(3)), structure.settings).bodies
+
+    def row(name: str) -> tuple[str, ...]:
+        pairs = [(getattr(a, name), getattr(b, name)) for a, b in zip(without, bodies, strict=True)]
+        return tuple(f"{a} ({b})" if without is not bodies else str(b) for a, b in pairs)
+
+    transfers = tuple(str(body.transfer_dimension) for body in bodies)
+    return [("dim V", row("velocity_dimension")), ("dim K", row("coefficient_dimension")), ("dim T", transfers)]
+
+
+_LEGEND = (Symbol.IDENTIFIABLE, Symbol.CHOSEN, Symbol.COMBINED, Symbol.UNIDENTIFIABLE)
+
+
+def identifiability_markdown(result: IdentifiabilityResult) -> str:
+    """Answer, tables of the paper, base parameters, and what data know."""
+    structure = result.structure
+    lines = [f"# Identifiability of {structure.mechanism.name or 'robot'}", "", structural_text(result.comparison), ""]
+    if result.analysis is not None:
+        lines += ["## This data", "", describe_data(result.analysis, result.advice), ""]
+        lines += [result.reason, ""] if result.reason else []
+    lines += ["## What can be known", ""]
+    table = [(name, tuple(s.value for s in row)) for name, row in symbol_table(structure)] + dimensions(structure)
+    lines += _markdown_table(["", *(body.name for body in structure.bodies)], [[name, *row] for name, row in table])
+    lines += ["", "; ".join(f"{s.value} {s.meaning}" for s in _LEGEND) + ".", "", "## Base parameters", ""]
+    rows = [[str(k + 1), describe_combination(structure, k), structure.base_units[k]] for k in range(structure.count)]
+    lines += _markdown_table(["", "combination", "unit"], rows)
+    if result.analysis is not None:
+        found = result.analysis
+        rows = [
+            [name, structure.base_units[k], *(short_number(v[k]) for v in (found.prior_deviations, found.deviations))]
+            for k, name in enumerate(structure.base_names)
+        ]
+        lines += ["", "## Expected standard deviations", ""]
+        lines += _markdown_table(["base parameter", "unit", "before", "data alone"], rows)
+    return "\n".join(lines) + "\n"
+
+
+def _markdown_table(head: list[str], rows: list[list[str]]) -> list[str]:
+    return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
+
+
+_WEAK_DIRECTIONS = 5
+_COLORS = {Symbol.IDENTIFIABLE: "y0", Symbol.CHOSEN: "y1", Symbol.COMBINED: "y2", Symbol.UNIDENTIFIABLE: "y3"}
+
+
+def identifiability_html(result: IdentifiabilityResult) -> str:
+    """Return the page as one text; it loads nothing from anywhere."""
+    from sysid_ros.reports.pages import render  # templates take a while to load
+
+    structure, analysis = result.structure, result.analysis
+    texts = [explain(structure, k) for k in range(len(structure.names))]
+    of_data: dict[str, Any] = {}
+    if analysis is not None:
+        weak = range(structure.count)[: -_WEAK_DIRECTIONS - 1 : -1]
+        directions = [(analysis.singular_values[k], describe_direction(analysis, k)) for k in weak]
+        of_data = {"weak": directions, "spectrum": _spectrum(analysis)}
+    return render(
+        "identifiability.html",
+        name=structure.mechanism.name or "robot",
+        source=result.source,
+        structure=structure,
+        lead=summarize(structure),
+        states=_states(result),
+        facts=_facts(result),
+        colors=_COLORS,
+        symbols=symbol_table(structure),
+        dimensions=dimensions(structure),
+        analysis=analysis,
+        combinations=[(describe_combination(structure, k), structure.base_units[k]) for k in range(structure.count)],
+        explanations=[
+            (body.name, [text for text, owner in zip(texts, structure.body_of, strict=True) if owner == index])
+            for index, body in enumerate(structure.bodies)
+        ],
+        bodies=[
+            (body, describe_motion(structure, body), structure.count_of_body(index))
+            for index, body in enumerate(structure.bodies)
+        ],
+        settings=_settings(structure),
+        **of_data,
+    )
+
+
+def _states(result: IdentifiabilityResult) -> list[tuple[str, str, str]]:
+    comparison = result.comparison
+    boxes = []
+    if comparison.is_near_dependency:
+        boxes.append(("warn", "Rounded geometry", comparison.sentence()))
+    if weakness(comparison.snapped):
+        boxes.append(("warn", "Weak", weakness(comparison.snapped)))
+    boxes += [("warn", "Note", f"{note}.") for note in result.structure.mechanism.notes]
+    if result.analysis is not None:
+        is_complete = result.analysis.determined == result.structure.count
+        text = describe_data(result.analysis, result.advice)
+        boxes.append(("good" if is_complete else "warn", "This data", text))
+    if result.reason:
+        boxes.append(("warn", "Bounds", result.reason))
+    return boxes
+
+
+def _facts(result: IdentifiabilityResult) -> list[tuple[str, str, str, str]]:
+    structure = result.structure
+    flat = [symbol for _, row in symbol_table(structure) for symbol in row]
+    facts = [
+        ("Base parameters", str(structure.count), "", f"of {len(structure.names)} unknown parameters"),
+        ("Known on their own", str(flat.count(Symbol.IDENTIFIABLE)), "", "parameters"),
+        ("Only in combination", str(flat.count(Symbol.CHOSEN) + flat.count(Symbol.COMBINED)), "", "parameters"),
+        ("Never", str(flat.count(Symbol.UNIDENTIFIABLE)), "", "parameters"),
+    ]
+    if result.comparison.is_near_dependency:
+        note = "base parameters, not all of them real"
+        facts.append(("Geometry as written", str(result.comparison.raw.count), "", note))
+    if result.analysis is not None:
+        found = f"{result.analysis.determined} of {structure.count}"
+        facts.append(("This data", found, "", "combinations determined"))
+    return facts
+
+
+def _spectrum(analysis: DataAnalysis) -> str | None:
+    values = analysis.singular_values
+    shown = values > 1e-6 * max(float(values.max(initial=0.0)), 1e-300)
+    if not shown.any():
+        return None
+    plot = Plot(
+        "times better known than before [-]; crosses: not at all", (430.0, 220.0), x_label="combination", logs="y"
+    )
+    plot.y.start = 0.3
+    plot.stems(values, shown)
+    plot.level(DETERMINED, plots.WARN, 1.0, plots.DASHED)
+    description = "How many times better the data know each combination than before"
+    return plots.inline_plots("spectrum", description, [plot])
+
+
+def _settings(structure: Structure) -> dict[str, str]:
+    settings = structure.settings
+    rotors = [b.name for b in structure.tree.bodies if b.rotor is not None]
+    return {
+        "measured": settings.measured.replace("_", " "),
+        "motion": settings.motion,
+        "gravity [m/s²]": ", ".join(f"{x:.6g}" for x in structure.mechanism.gravity),
+        "joint parameters": ", ".join(settings.joint_parameters) or "none",
+        "rotors": ", ".join(rotors) or "none",
+        "known bodies": ", ".join(settings.known) or "none",
+        "tolerance [-]": f"{settings.tolerance:g}",
+    }
