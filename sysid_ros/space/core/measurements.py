@@ -16,7 +16,6 @@ from sysid_ros.space.core.robot import FreeFlyer
 
 Array = NDArray[np.float64]
 
-RULES = ("trapezoid", "forward_euler")
 _SINGULAR = 1e-3
 """Cosine of the middle Euler angle below which Euler angles count as singular."""
 _TOO_FAST = 1.5
@@ -83,12 +82,6 @@ class FloatingData:
     def velocities(self) -> Array:
         """Twist of the base and rates of the joints, (N, 6 + n)."""
         return np.concatenate([self.base_twist, self.v], axis=1)
-
-    @property
-    def inertial_velocity(self) -> Array:
-        """Velocity of the base in the axes of the first sample, (N, 3) [m/s]."""
-        velocity: Array = np.einsum("nij,nj->ni", self.rotations, self.base_twist[:, :3])
-        return velocity
 
 
 def data_from_rates(
@@ -173,29 +166,6 @@ def data_from_euler_rates(
     return replace(data, rotations=turns, positions=integrate(stamps, linear, rule))
 
 
-def add_noise(
-    robot: FreeFlyer, truth: FloatingData, rng: np.random.Generator, rule: str = "forward_euler"
-) -> FloatingData:
-    """Measure a simulated motion as the paper does: white noise on the rates, and all else integrated from them.
-
-    Args:
-        robot: The robot, with the standard deviations of its sensors.
-        truth: The motion without errors.
-        rng: Random numbers.
-        rule: Rule of integration, see :func:`data_from_rates`.
-
-    Source: SPACE sections 6.3 and 7.3.
-    """
-    angles = euler_angles(truth.rotations)
-    matrices = euler_rate_matrices(angles, truth.times)
-    rates = np.linalg.solve(matrices, truth.base_twist[:, 3:, None])[..., 0]
-    linear, angular, joint = robot.noise
-    velocity = truth.inertial_velocity + rng.normal(0.0, linear, (len(truth), 3))
-    rates = rates + rng.normal(0.0, angular, (len(truth), 3))
-    v = truth.v + rng.normal(0.0, joint, truth.v.shape)
-    return data_from_euler_rates(robot, truth.times, velocity, rates, v, truth.wheel_rates, truth.q[0], rule)
-
-
 def integrate(times: Array, rates: Array, rule: str = "trapezoid") -> Array:
     """Integrate rates (N, k) over times (N,), from zero at the first; SPACE (44), (45), (47) by forward Euler."""
     steps = np.diff(times)[:, None]
@@ -204,7 +174,7 @@ def integrate(times: Array, rates: Array, rule: str = "trapezoid") -> Array:
     elif rule == "forward_euler":
         parts = rates[:-1] * steps
     else:
-        raise ParameterOutOfRange("rule", rule, " or ".join(RULES))
+        raise ParameterOutOfRange("rule", rule, "trapezoid or forward_euler")
     return np.concatenate([np.zeros((1, rates.shape[1])), np.cumsum(parts, axis=0)])
 
 
@@ -231,13 +201,6 @@ def euler_rotations(angles: Array) -> Array:
         (-cx * sy, sx, cx * cy),
     )
     return np.stack([np.stack(row, -1) for row in rows], -2)
-
-
-def euler_angles(rotations: Array) -> Array:
-    """Return the Z-X-Y Euler angles (N, 3) [rad] of rotations (N, 3, 3)."""
-    about_x = np.arcsin(np.clip(rotations[:, 2, 1], -1.0, 1.0))
-    about_z = np.arctan2(-rotations[:, 0, 1], rotations[:, 1, 1])
-    return np.stack([about_z, about_x, np.arctan2(-rotations[:, 2, 0], rotations[:, 2, 2])], axis=1)
 
 
 def euler_rate_matrices(angles: Array, times: Array) -> Array:

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.trajectories.families import CycloidTrajectory
 from sysid_ros.space.core.bounds import ObjectEstimate, object_columns
-from sysid_ros.space.core.dynamics import embed
 from sysid_ros.space.core.excitation import plan_with_free_knots
 from sysid_ros.space.core.identification import (
     FreeFlyerIdentification,
@@ -118,7 +117,7 @@ def identify_object(
         SysidError: An error of the port.
     """
     minimal = build_minimal_parameters(task.robot.tree)
-    parameters = _usable(task.robot, embed(minimal, known_robot.values), task.robot.tree.parameters)
+    parameters = _usable(task.robot, minimal.embed(known_robot.values), task.robot.tree.parameters)
     run = _Run(task, port, parameters, is_cancelled, on_progress)
     run.columns, run.length = scaled_columns(task.robot, settings), 0.95
     found: ObjectIdentification | None = None
@@ -245,7 +244,7 @@ def _updated(task: Task, minimal: MinimalParameters, data: FloatingData, paramet
         values = estimate_minimal(task.robot, minimal, data, method, is_momentum_zero).values
     except ParameterOutOfRange:
         return parameters
-    return _usable(task.robot, embed(minimal, values), parameters)
+    return _usable(task.robot, minimal.embed(values), parameters)
 
 
 def _usable(robot: FreeFlyer, parameters: Array, otherwise: Array) -> Array:

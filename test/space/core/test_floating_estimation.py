@@ -8,16 +8,15 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
+from bench._floating_trials import add_noise, euler_angles, simulate
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.trajectories.families import CycloidTrajectory
-from sysid_ros.space.core.dynamics import embed, predict_torques, rms, simulate, validation_motion
+from sysid_ros.space.core.dynamics import predict_torques, validation_motion
 from sysid_ros.space.core.excitation import largest_range
 from sysid_ros.space.core.intervals import FloatingMotion
 from sysid_ros.space.core.measurements import (
-    add_noise,
     data_from_euler_rates,
     data_from_rates,
-    euler_angles,
     euler_rate_matrices,
     euler_rotations,
 )
@@ -170,7 +169,7 @@ def test_total_least_squares_remove_the_bias(robot, minimal, truth):
     found = {method: float(np.mean(values)) for method, values in medians.items()}
     assert found[Method.TOTAL] < 0.5 * found[Method.WEIGHTED]
     assert found[Method.WEIGHTED] < found[Method.LEAST_SQUARES]
-    assert 0.7 < rms(np.array(sizes).ravel()) < 1.6
+    assert 0.7 < np.sqrt(np.mean(np.square(sizes))) < 1.6
 
 
 def test_prediction_with_minimal_parameters_is_that_with_all(robot, minimal):
@@ -178,7 +177,7 @@ def test_prediction_with_minimal_parameters_is_that_with_all(robot, minimal):
     q, v, a = validation_motion(robot, np.random.default_rng(0), times)
     assert np.all((np.abs(v).max(axis=0) <= robot.v_max) & np.all(np.abs(q) <= robot.q_upper, axis=0))
     twist, torques = predict_torques(robot, robot.truth, q, v, a)
-    reduced = predict_torques(robot, embed(minimal, minimal.values(robot.truth)), q, v, a)
+    reduced = predict_torques(robot, minimal.embed(minimal.values(robot.truth)), q, v, a)
     np.testing.assert_allclose(reduced[0], twist, atol=1e-12)
     np.testing.assert_allclose(reduced[1], torques, atol=1e-9)
     # Power: with no momentum, the joints' work is all that changes the kinetic energy.
