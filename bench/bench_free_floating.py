@@ -22,7 +22,7 @@ from bench_free_flyer_excitation import plan_in_two_parts
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.trajectories.families import CycloidTrajectory
-from sysid_ros.papers.baselines.direction_combinations import plan_by_direction_combinations
+from sysid_ros.papers.baselines.direction_combinations import CombinationSettings, plan_by_direction_combinations
 from sysid_ros.space.core.dynamics import predict_torques, validation_motion
 from sysid_ros.space.core.excitation import ExcitationSettings
 from sysid_ros.space.core.intervals import FloatingMotion, IntervalInformation
@@ -54,7 +54,7 @@ def sample_times(motion: FloatingMotion, rate: int) -> np.ndarray:
 
 
 def plan_motions(robot, seconds: float) -> dict[str, FloatingMotion]:
-    settings = ExcitationSettings(time_limit=seconds, samples=6, gain=0.1)  # keeps about as many as the paper
+    settings = CombinationSettings(time_limit=seconds, samples=6, gain=0.1)  # keeps about as many as the paper
     plan = plan_by_direction_combinations(robot, robot.tree.parameters, settings, clock=time.process_time)
     motions = {"free knots": plan_motion(robot, seconds), "direction combinations": plan.motion}
     information = IntervalInformation(robot, robot.truth, settings.period, settings.samples)
