@@ -43,8 +43,9 @@ from sysid_ros.drivers.loop_types import LoopModel
 from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.drivers.proof import ProofServer
 from sysid_ros.processes import IDENTIFY
-from sysid_ros.ros.conversions import estimate_to_message, scene_to_message
 from sysid_ros.ros.conversions.authentication import sign
+from sysid_ros.ros.conversions.estimate import estimate_to_message
+from sysid_ros.ros.conversions.plans import scene_to_message
 
 MODEL = "kinova_gen3_2f85"
 NOW, EPOCH = 1000.0, 3

@@ -23,8 +23,10 @@ from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.estimation.parameters.settings import PAYLOAD
 from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import Samples, estimate_to_message, report_to_message, samples_from_message
 from sysid_ros.ros.conversions.authentication import is_genuine, sign
+from sysid_ros.ros.conversions.estimate import estimate_to_message
+from sysid_ros.ros.conversions.identifiability import report_to_message
+from sysid_ros.ros.conversions.samples import Samples, samples_from_message
 from sysid_ros.ros.diagnostics import Level, diagnostic_message, hardware_id_of, name_of
 from sysid_ros.ros.node import create_timer, spin_main
 from sysid_ros.ros.parameters import ParameterServer

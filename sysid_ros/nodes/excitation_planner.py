@@ -17,7 +17,9 @@ from sysid_ros.core.excitation.model import ExcitationModel
 from sysid_ros.core.excitation.planner import ExcitationPlan, plan_excitation
 from sysid_ros.core.excitation.settings import PAYLOAD_TARGET, ExcitationSettings
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import estimate_from_message, joint_vector_from_message, trajectory_to_message
+from sysid_ros.ros.conversions.common import joint_vector_from_message
+from sysid_ros.ros.conversions.estimate import estimate_from_message
+from sysid_ros.ros.conversions.plans import trajectory_to_message
 from sysid_ros.ros.node import create_long_service, run_in_thread, spin_main, spin_while
 from sysid_ros.ros.parameters import ParameterServer, parameters_from
 from sysid_ros.ros.repeats import share_repeats

@@ -31,7 +31,7 @@ from sysid_ros.reports.recordings.known import weighed
 from sysid_ros.reports.recordings.options import read_mass
 from sysid_ros.reports.result import EstimateHistory, IdentificationResult
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import estimate_from_message, truth_from_message
+from sysid_ros.ros.conversions.estimate import estimate_from_message, truth_from_message
 from sysid_ros.ros.goal_client import GoalClient, GoalLost, client_main
 
 _NOT_IDENTIFIED = (Identify.Result.NO_WINDOWS, Identify.Result.NOT_IDENTIFIED)

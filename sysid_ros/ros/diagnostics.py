@@ -9,7 +9,7 @@ from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rclpy.node import Node
 from std_msgs.msg import Header
 
-from sysid_ros.ros.conversions import stamp_to_message
+from sysid_ros.ros.conversions.common import stamp_to_message
 
 
 class Level(Enum):

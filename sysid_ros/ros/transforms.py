@@ -13,7 +13,7 @@ from std_msgs.msg import Header
 
 from sysid_ros.core.model.links import LinkPose
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import stamp_to_message
+from sysid_ros.ros.conversions.common import stamp_to_message
 
 try:
     from tf2_msgs.msg import TFMessage

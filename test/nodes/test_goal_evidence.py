@@ -25,7 +25,7 @@ from sysid_ros.core.estimation.point.statistics import compute_statistical_inter
 from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.core.procedure import IdentificationErrorCode, IdentificationFailed
 from sysid_ros.reports.result import collect_rows
-from sysid_ros.ros.conversions import Samples
+from sysid_ros.ros.conversions.samples import Samples
 from sysid_ros.ros.parameters import declared
 
 COUNT = 2000

@@ -28,7 +28,7 @@ from sysid_ros.core.procedure import IdentificationErrorCode, IdentificationFail
 from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.loop_types import RefusalCode
 from sysid_ros.emulators.lockstep_identification import LockstepSettings
-from sysid_ros.ros.conversions import stamp_to_message
+from sysid_ros.ros.conversions.common import stamp_to_message
 
 DURATION, HANDOVER = 3.0, 1.5
 

@@ -39,7 +39,8 @@ from sysid_ros.nodes import identification
 from sysid_ros.nodes.identification import IdentificationNode
 from sysid_ros.reports.payload import notices
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import Samples, estimate_to_message
+from sysid_ros.ros.conversions.estimate import estimate_to_message
+from sysid_ros.ros.conversions.samples import Samples
 from sysid_ros.ros.waiting import wait_until
 
 Result = Identify.Result

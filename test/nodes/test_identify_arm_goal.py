@@ -32,7 +32,7 @@ from sysid_ros.core.procedure import (
 )
 from sysid_ros.core.trajectories.families import FourierTrajectory
 from sysid_ros.reports.torque_fit import predict_torque
-from sysid_ros.ros.conversions import Samples
+from sysid_ros.ros.conversions.samples import Samples
 
 pytestmark = pytest.mark.slow
 Result = IdentifyArm.Result

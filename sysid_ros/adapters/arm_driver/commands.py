@@ -31,15 +31,14 @@ from sysid_ros.drivers.loop_types import LoopCode, LoopModel, LoopRefusal, LoopS
 from sysid_ros.drivers.proof import OwnAssumptions
 from sysid_ros.drivers.ros2_control.arm import NO_GUARANTEE
 from sysid_ros.drivers.ros2_control.monitor import ONLY_MONITORED
-from sysid_ros.ros.conversions import (
+from sysid_ros.ros.conversions.authentication import require_authentic
+from sysid_ros.ros.conversions.estimate import estimate_from_message, nominal_payload_from_message
+from sysid_ros.ros.conversions.plans import (
     authentication_from_message,
     certified_from_message,
     certified_plan_from_message,
-    estimate_from_message,
-    nominal_payload_from_message,
     scene_from_message,
 )
-from sysid_ros.ros.conversions.authentication import require_authentic
 from sysid_ros.ros.node import run_in_thread, start_in_thread
 
 R = TypeVar("R", Trigger.Response, ApplyEstimate.Response, SetPayload.Response)

@@ -29,16 +29,11 @@ from sysid_ros.drivers.process import LoopProcess
 from sysid_ros.drivers.proof import PlanProver
 from sysid_ros.drivers.ros2_control.arm import NO_GUARANTEE
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import (
-    Samples,
-    control_law_to_message,
-    joint_state_message,
-    samples_to_message,
-    stamp_to_message,
-    truth_to_message,
-)
 from sysid_ros.ros.conversions.authentication import sign
-from sysid_ros.ros.conversions.common import to_array
+from sysid_ros.ros.conversions.common import message_of, stamp_to_message, to_array
+from sysid_ros.ros.conversions.estimate import truth_to_message
+from sysid_ros.ros.conversions.plans import control_law_to_message
+from sysid_ros.ros.conversions.samples import Samples, joint_state_message, samples_to_message
 from sysid_ros.ros.diagnostics import Level, diagnostic_message, hardware_id_of, name_of
 from sysid_ros.ros.node import Interfaces
 from sysid_ros.ros.parameters import ParameterServer
@@ -248,7 +243,7 @@ class ArmOutputs:
         message = status_message(status, self._arm.loop.timing())
         message.header.frame_id = self._arm.robot.base_frame
         message.dropped_samples, message.timing = self._dropped, self.timing
-        message.scene_hash, message.serial_number = scene_hash or "", status.serial_number
+        message.scene_hash = scene_hash or ""
         self._publish(message)
         if self._online is not None and status.online_model is not None:
             self._online.note(status.online_model)
@@ -364,35 +359,13 @@ class ArmOutputs:
 
 def status_message(status: LoopStatus, timing: LoopTiming) -> DriverStatus:
     """Convert the status of the loop; mode and code have the same numbers in the message."""
-
-    def joints(values: NDArray[np.float64]) -> object:
-        return to_array("d", values, np.float64)
-
-    return DriverStatus(
+    return message_of(
+        DriverStatus,
+        status,
+        timing,
         header=Header(stamp=stamp_to_message(status.stamp_ns)),
-        mode=int(status.mode),
-        code=int(status.code),
         text=status.reason,
-        is_taking_over=bool(status.is_taking_over),
-        rested=float(status.rested),
-        plan_id=status.plan_id or "",
-        next_plan_id=status.next_plan_id or "",
-        progress=float(status.progress),
-        model_box_hash=status.model_box_hash,
-        reference_position=joints(status.reference),
-        tracking_error=joints(status.tracking_error),
-        tracking_error_max=joints(status.tracking_error_max),
-        tracking_bound=joints(status.tracking_bound),
-        cycles=int(status.cycles),
-        invalid_cycles=int(status.invalid_cycles),
-        missed_deadlines=int(status.missed_deadlines),
-        saturated_cycles=int(status.saturated_cycles),
-        period_p50=float(timing.period_p50),
-        period_p99=float(timing.period_p99),
-        period_max=float(timing.period_max),
-        compute_p50=float(timing.compute_p50),
-        compute_p99=float(timing.compute_p99),
-        compute_max=float(timing.compute_max),
+        reference_position=to_array("d", status.reference, np.float64),
     )
 
 

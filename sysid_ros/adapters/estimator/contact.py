@@ -11,7 +11,7 @@ from sysid_ros.core.contact.monitor import Contact, ContactMonitor
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import efforts_message, wrench_message
+from sysid_ros.ros.conversions.samples import efforts_message, wrench_message
 
 
 class ContactTopics:

@@ -62,7 +62,7 @@ from sysid_ros.reports.arm import ArmResult, make_result, prepare_files, write_a
 from sysid_ros.reports.recordings.known import ROBOT, SERIAL, KnownRecordings, read_recordings
 from sysid_ros.reports.recordings.recording import GRIPPER, RECORDING
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import Samples
+from sysid_ros.ros.conversions.samples import Samples
 
 _PLANNING_SHARE, _MOVING_SHARE = 0.2, 0.5
 """Shares of a goal's progress that are done when motions are planned, and when they are made."""

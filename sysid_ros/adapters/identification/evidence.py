@@ -27,6 +27,7 @@ from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.procedure import IdentificationErrorCode, IdentificationFailed
 from sysid_ros.reports.result import check_windows, collect_rows, explain_alarm
+from sysid_ros.ros.conversions.common import message_of
 from sysid_ros.ros.parameters import declared
 
 TOLD = 3
@@ -128,15 +129,7 @@ def add_evidence(result: Identify.Result, evidence: Evidence) -> None:
         result.error_text += f"{'. ' if result.error_text else ''}{evidence.agreement.doubt}"
     if evidence.explanation is not None and evidence.explanation.hypotheses:
         result.hypotheses = [
-            HypothesisMessage(
-                assumption=one.assumption.value,
-                joint=one.joint or "",
-                amount=float(one.amount),
-                unit=one.unit,
-                misfit=float(one.misfit),
-                text=one.text,
-                check=one.check,
-            )
+            message_of(HypothesisMessage, one, assumption=one.assumption.value)
             for one in evidence.explanation.hypotheses
         ]
         texts = [f"{number}. {one.text}" for number, one in enumerate(evidence.explanation.hypotheses[:TOLD], start=1)]

@@ -30,7 +30,9 @@ from sysid_ros.reports.recordings.recording import RECORDING
 from sysid_ros.reports.result import EstimateHistory, IdentificationResult, MotionRecord, WindowCheck, followed_motions
 from sysid_ros.reports.torque_fit import differentiate, predict_torque
 from sysid_ros.reports.writer import write_results
-from sysid_ros.ros.conversions import Samples, inertia_message, stamp_to_message
+from sysid_ros.ros.conversions.common import stamp_to_message
+from sysid_ros.ros.conversions.estimate import inertia_message
+from sysid_ros.ros.conversions.samples import Samples
 
 VERSIONED = ("sysid_ros", "rclpy", "pin", "mujoco", "casadi", "numpy", "scipy")
 """Distributions whose versions go into the files."""

@@ -48,7 +48,8 @@ from sysid_ros.reports.folders import make_results_directory
 from sysid_ros.reports.payload import bound_mass_and_com, exported_payload
 from sysid_ros.reports.recordings.recording import RECORDING, RecordingWriter
 from sysid_ros.reports.writer import folder_below
-from sysid_ros.ros.conversions import estimate_to_message, inertia_message, joint_vector_from_message
+from sysid_ros.ros.conversions.common import joint_vector_from_message
+from sysid_ros.ros.conversions.estimate import estimate_to_message, inertia_message
 
 _WITH_FILES = (
     Identify.Result.NONE,

@@ -32,18 +32,11 @@ from sysid_ros.reports.recordings.known import SERIAL
 from sysid_ros.reports.recordings.recording import FIRST_STAMP, GRIPPER, LAST_STAMP, RecordingWriter
 from sysid_ros.ros import qos
 from sysid_ros.ros.alive import Peers
-from sysid_ros.ros.conversions import (
-    Samples,
-    certified_plan_from_message,
-    control_law_from_message,
-    estimate_from_message,
-    information_from_message,
-    samples_from_message,
-    scene_from_message,
-    stamp_from_message,
-    truth_from_message,
-)
 from sysid_ros.ros.conversions.authentication import is_genuine
+from sysid_ros.ros.conversions.common import stamp_from_message
+from sysid_ros.ros.conversions.estimate import estimate_from_message, information_from_message, truth_from_message
+from sysid_ros.ros.conversions.plans import certified_plan_from_message, control_law_from_message, scene_from_message
+from sysid_ros.ros.conversions.samples import Samples, samples_from_message
 from sysid_ros.ros.inbox import Inbox
 from sysid_ros.ros.source import SingleSource, SourceReceiver
 from sysid_ros.ros.transforms import contents_of

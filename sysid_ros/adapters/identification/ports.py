@@ -28,7 +28,7 @@ from sysid_ros.core.procedure import (
 )
 from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import certified_plan_from_message, trajectory_from_message, trajectory_to_message
+from sysid_ros.ros.conversions.plans import certified_plan_from_message, trajectory_from_message, trajectory_to_message
 from sysid_ros.ros.waiting import call_service
 
 FIRST_PLAN_TIME = 30.0

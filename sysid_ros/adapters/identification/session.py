@@ -25,8 +25,8 @@ from sysid_ros.core.excitation.settings import CRITERIA
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.procedure import IdentificationErrorCode, IdentificationFailed, IdentificationSettings, PayloadModel
 from sysid_ros.reports.writer import folder_below
-from sysid_ros.ros.conversions import estimate_to_message
 from sysid_ros.ros.conversions.authentication import sign
+from sysid_ros.ros.conversions.estimate import estimate_to_message
 from sysid_ros.ros.parameters import parameter, parameters_from
 from sysid_ros.ros.robot import FrameParameters, RobotParameters
 from sysid_ros.ros.waiting import ServiceFailed, call_service, no_messages, wait_for_service, wait_until

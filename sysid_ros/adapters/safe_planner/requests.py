@@ -24,15 +24,10 @@ from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.planner import CertifiedPlanner
 from sysid_ros.core.planning.request import PlanFailure, PlanFailureCode, PlanRequest, Rejection
 from sysid_ros.core.procedure import ANSWER_TIME
-from sysid_ros.ros.conversions import (
-    control_law_from_message,
-    estimate_from_message,
-    joint_vector_from_message,
-    nominal_payload_from_message,
-    stamp_from_message,
-    trajectory_from_message,
-)
 from sysid_ros.ros.conversions.authentication import require_authentic
+from sysid_ros.ros.conversions.common import joint_vector_from_message, stamp_from_message
+from sysid_ros.ros.conversions.estimate import estimate_from_message, nominal_payload_from_message
+from sysid_ros.ros.conversions.plans import control_law_from_message, trajectory_from_message
 
 _REMEMBERED_PLANS = 8
 """Plans that others may still take over from."""

@@ -42,7 +42,7 @@ from sysid_ros.emulators.ros2_control.controllers import (
     HomeMotion,
 )
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import stamp_to_message
+from sysid_ros.ros.conversions.common import stamp_to_message
 from sysid_ros.ros.inbox import Inbox
 from sysid_ros.ros.parameters import NodeParameters, ParameterServer, parameter, parameters_from
 

@@ -15,8 +15,8 @@ from sysid_ros.core.procedure.types import IdentificationErrorCode, Identificati
 from sysid_ros.reports.folders import make_results_directory
 from sysid_ros.reports.recordings.recording import RecordingWriter
 from sysid_ros.reports.writer import folder_below
-from sysid_ros.ros.conversions import estimate_to_message, inertia_message
 from sysid_ros.ros.conversions.common import InvalidMessage
+from sysid_ros.ros.conversions.estimate import estimate_to_message, inertia_message
 from sysid_ros.ros.transforms import contents_of
 from sysid_ros.space.adapters.link import FreeFlyerLink
 from sysid_ros.space.adapters.pictures import FloatingPictures

@@ -24,8 +24,8 @@ from sysid_ros.core.procedure.types import IdentificationErrorCode, Identificati
 from sysid_ros.core.trajectories.families import CycloidTrajectory
 from sysid_ros.drivers.arm import Array
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import stamp_from_message, trajectory_to_message
-from sysid_ros.ros.conversions.common import InvalidMessage, joint_order
+from sysid_ros.ros.conversions.common import InvalidMessage, joint_order, stamp_from_message
+from sysid_ros.ros.conversions.plans import trajectory_to_message
 from sysid_ros.space.adapters.messages import odometry_from_message
 from sysid_ros.space.core.identification import Samples
 from sysid_ros.space.core.robot import FreeFlyer

@@ -14,8 +14,7 @@ from sysid_msgs.msg import IdentifiabilityReport
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.trajectories.families import CycloidTrajectory
 from sysid_ros.drivers.arm import Array
-from sysid_ros.ros.conversions import stamp_to_message
-from sysid_ros.ros.conversions.common import InvalidMessage
+from sysid_ros.ros.conversions.common import InvalidMessage, stamp_to_message
 from sysid_ros.ros.markers import MarkerBuilder
 from sysid_ros.space.adapters.driver import Measurement
 from sysid_ros.space.core.identification import FreeFlyerIdentification

@@ -17,7 +17,8 @@ from sysid_msgs.msg import DriverStatus, NamedArray, Trajectory
 from sysid_msgs.srv import SetPayload
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import stamp_to_message, trajectory_from_message
+from sysid_ros.ros.conversions.common import stamp_to_message
+from sysid_ros.ros.conversions.plans import trajectory_from_message
 from sysid_ros.ros.node import create_timer, spin_main
 from sysid_ros.ros.parameters import NodeParameters, ParameterServer, parameter
 from sysid_ros.ros.transforms import TransformBroadcaster

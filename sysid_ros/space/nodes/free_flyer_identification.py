@@ -21,7 +21,7 @@ from sysid_msgs.msg import ParameterEstimate as EstimateMessage
 from sysid_ros.core.common.optional import require_module
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import estimate_to_message
+from sysid_ros.ros.conversions.estimate import estimate_to_message
 from sysid_ros.ros.node import create_timer, end_goal, run_in_thread, spin_main, spin_while
 from sysid_ros.ros.parameters import NodeParameters, ParameterServer, parameter, parameters_from
 from sysid_ros.space.adapters.goal import FreeFlyerGoal, GoalFiles
