@@ -22,6 +22,8 @@ _CALLS = {
     "create_publisher": "publishes",
     "create_lifecycle_publisher": "publishes",
     "create_subscription": "subscribes",
+    "SourceReceiver": "subscribes",
+    "_listen": "subscribes",
     "create_service": "offers service",
     "create_long_service": "offers service",
     "ActionServer": "offers action",

@@ -30,7 +30,7 @@ from sysid_ros.ros.conversions.samples import Samples, samples_from_message
 from sysid_ros.ros.diagnostics import Level, diagnostic_message, hardware_id_of, name_of
 from sysid_ros.ros.node import create_timer, spin_main
 from sysid_ros.ros.parameters import ParameterServer
-from sysid_ros.ros.source import SingleSource, SourceReceiver
+from sysid_ros.ros.source import SourceReceiver
 
 _SAMPLES = "arm_driver/samples"
 CLOCK_STEP_NS = 60 * 10**9
@@ -60,7 +60,6 @@ class EstimatorNode(Node):
         if self._estimator.target.body:
             monitor = ContactMonitor(self._robot, self._estimator, values.contact)
             self._contact = ContactTopics(self, self._robot, monitor, values.tf_prefix)
-        self._source = SingleSource(self, _SAMPLES)
         self._key = key_from_environment()
         # Publisher and session of the samples that the estimate rests on; no session where they are not authentic.
         self._driver: tuple[bytes | None, str] | None = None
@@ -73,8 +72,7 @@ class EstimatorNode(Node):
         self._body_publisher = self.create_publisher(EstimateMessage, "~/body_estimate", qos.LATCHED)
         self._combinations_publisher = self.create_publisher(IdentifiabilityReport, "~/combinations", qos.LATCHED)
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", qos.DIAGNOSTICS)
-        receiver = SourceReceiver(self, SampleBatch, self._source, self._take_batch)
-        receiver.listen(self.create_subscription(SampleBatch, "arm_driver/samples", receiver, qos.SAMPLES, raw=True))
+        self._source = SourceReceiver(self, SampleBatch, "arm_driver/samples", self._take_batch, qos.SAMPLES).source
         self.create_service(ResetEstimator, "~/reset", self._reset)
         self._timer = create_timer(self, 1.0 / values.publish_rate, self._publish)
         create_timer(self, 1.0, self._publish_diagnostics)

@@ -6,8 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from geometry_msgs.msg import InertiaStamped
 from rclpy.action import ActionServer, CancelResponse
@@ -19,18 +18,16 @@ from std_srvs.srv import Trigger
 from sysid_msgs.action import Identify, IdentifyArm, MoveTo
 from sysid_ros.adapters.identification.arm import find_missing
 from sysid_ros.adapters.identification.arm_goal import ArmGoalRun
-from sysid_ros.adapters.identification.goals import GoalRun, MoveRun, NewsFilter, TareRun, WeighRun
+from sysid_ros.adapters.identification.goals import GoalBase, GoalRun, MoveRun, NewsFilter, TareRun, WeighRun
 from sysid_ros.adapters.identification.monitor import SuiteMonitor
 from sysid_ros.adapters.identification.session import IdentificationParameters, Suite, SuiteClients
 from sysid_ros.core.certification.authentication import key_from_environment
 from sysid_ros.core.common.optional import require_module
-from sysid_ros.core.procedure import PayloadModel, Phase, Progress
+from sysid_ros.core.procedure import Phase, Progress
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions.authentication import sign
 from sysid_ros.ros.node import create_long_service, create_timer, end_goal, run_in_thread, spin_main, spin_while
 from sysid_ros.ros.parameters import ParameterServer
-
-R = TypeVar("R", Identify.Result, MoveTo.Result, IdentifyArm.Result)
 
 READY_PERIOD, READY_PATIENCE, READY_REMINDER = 0.5, 10.0, 60.0
 """Period of the check whether a goal could begin; time until the first warning that none could, and between two
@@ -61,7 +58,6 @@ class IdentificationNode(Node):
         self._robot = self._config.values.load_robot(self.get_logger())
         key = key_from_environment()
         self._suite = Suite(self, self._robot, SuiteMonitor(self, self._robot, key), SuiteClients(self), key)
-        self._known: PayloadModel | None = None  # the last model sent to the controller
         self._busy = threading.Lock()
         self._stop = threading.Event()
         self._phase = "it begins"
@@ -69,11 +65,11 @@ class IdentificationNode(Node):
         self._told: tuple[float, Progress, Callable[[Progress], None]] | None = None  # since when, progress, receiver
         # Every goal is accepted, for it is answered with a numbered code and a sentence, which a rejection lacks.
         self._servers = [
-            self._serve(Identify, "~/identify", self._run_goal),
-            self._serve(Identify, "~/weigh", partial(self._run_goal, kind=WeighRun)),
-            self._serve(Identify, "~/tare", partial(self._run_goal, kind=TareRun)),
-            self._serve(MoveTo, "~/move_to", self._run_move),
-            self._serve(IdentifyArm, "~/identify_arm", self._run_arm),
+            self._serve(Identify, "~/identify", GoalRun),
+            self._serve(Identify, "~/weigh", WeighRun),
+            self._serve(Identify, "~/tare", TareRun),
+            self._serve(MoveTo, "~/move_to", MoveRun),
+            self._serve(IdentifyArm, "~/identify_arm", ArmGoalRun),
         ]
         create_long_service(self, Trigger, "~/identify_payload", self._trigger)
         self._payload = self.create_publisher(InertiaStamped, "~/payload", qos.LATCHED)
@@ -116,37 +112,35 @@ class IdentificationNode(Node):
 
     # Action
 
-    def _serve(self, kind: Any, name: str, run: Callable[[ServerGoalHandle], Any]) -> ActionServer:
-        return ActionServer(
-            self, kind, name, partial(self._execute, run, kind.Result), cancel_callback=lambda _: CancelResponse.ACCEPT
-        )
+    def _serve(self, action: Any, name: str, kind: type[GoalBase]) -> ActionServer:
+        async def execute(handle: ServerGoalHandle) -> Any:
+            """Run a goal beside the executor, one at a time, and end it as its result says."""
+            if not self._busy.acquire(blocking=False):
+                handle.abort()
+                text = f"another goal is running ({self._phase}); cancel it or wait for its end"
+                return self._signed(action.Result(error_code=Identify.Result.BUSY, error_text=text))
+            self._beats.reset()
+            try:
+                return await run_in_thread(self, lambda: self._end(handle, kind))
+            finally:
+                self._beats.cancel()
+                self._busy.release()
 
-    async def _execute(self, run: Callable[[ServerGoalHandle], R], result_type: type[R], handle: ServerGoalHandle) -> R:
-        """Run a goal of either action beside the executor, one at a time, and end it as its result says."""
-        if not self._busy.acquire(blocking=False):
-            handle.abort()
-            text = f"another goal is running ({self._phase}); cancel it or wait for its end"
-            return self._signed(result_type(error_code=Identify.Result.BUSY, error_text=text))
-        self._beats.reset()
-        try:
-            return await run_in_thread(self, lambda: self._end(handle, run))
-        finally:
-            self._beats.cancel()
-            self._busy.release()
+        return ActionServer(self, action, name, execute, cancel_callback=lambda _: CancelResponse.ACCEPT)
 
-    def _end(self, handle: ServerGoalHandle, run: Callable[[ServerGoalHandle], R]) -> R:
+    def _end(self, handle: ServerGoalHandle, kind: type[GoalBase]) -> Any:
         try:
-            result = run(handle)
+            result = self._run(handle, kind)
         finally:
             self._told = None
         return end_goal(handle, self._signed(self._name_end(handle, result)))
 
-    def _signed(self, result: R) -> R:
+    def _signed(self, result: Any) -> Any:
         if self._suite.key is not None and not isinstance(result, MoveTo.Result):
             sign(result, self._suite.key)
         return result
 
-    def _name_end(self, handle: ServerGoalHandle, result: R) -> R:
+    def _name_end(self, handle: ServerGoalHandle, result: Any) -> Any:
         if result.error_code == Identify.Result.CANCELED and self._stop.is_set() and not handle.is_cancel_requested:
             result.error_code = Identify.Result.INTERRUPTED
             result.error_text = (
@@ -155,45 +149,14 @@ class IdentificationNode(Node):
             )
         return result
 
-    def _run_goal(self, handle: ServerGoalHandle, kind: type[GoalRun] = GoalRun) -> Identify.Result:
-        started = time.monotonic()
-        run, news = self._new_run(handle.request, lambda: handle.is_cancel_requested, kind), NewsFilter()
+    def _run(self, handle: ServerGoalHandle, kind: type[GoalBase]) -> Any:
+        run, news = self._new_run(kind, handle.request, lambda: handle.is_cancel_requested), NewsFilter()
 
         def report(progress: Progress) -> None:
             if news.is_news(progress):
-                handle.publish_feedback(run.feedback(progress, time.monotonic() - started))
+                handle.publish_feedback(run.feedback(progress))
 
-        return self._identify(run, report)
-
-    def _run_move(self, handle: ServerGoalHandle) -> MoveTo.Result:
-        options = self._config.values
-        run = MoveRun(self._suite, options, self._known, lambda: self._stop.is_set() or handle.is_cancel_requested)
-        news = NewsFilter()
-
-        def report(progress: Progress) -> None:
-            if news.is_news(progress):
-                handle.publish_feedback(
-                    MoveTo.Feedback(text=progress.text, progress=progress.progress, motion_time=run.motion_time)
-                )
-
-        result = run.run(handle.request, self._reporter(report))
-        self._remember(run.model)
-        return result
-
-    def _run_arm(self, handle: ServerGoalHandle) -> IdentifyArm.Result:
-        started, options = time.monotonic(), self._config.values
-        run = ArmGoalRun(
-            self._suite, options, handle.request, lambda: self._stop.is_set() or handle.is_cancel_requested
-        )
-        news = NewsFilter()
-
-        def report(progress: Progress) -> None:
-            if news.is_news(progress):
-                handle.publish_feedback(run.feedback(progress, time.monotonic() - started))
-
-        result = run.run(self._reporter(report))
-        self._known = None  # the hand may hold something else next
-        return result
+        return self._work(run, report)
 
     # Trigger
 
@@ -203,8 +166,8 @@ class IdentificationNode(Node):
             return response
         self._beats.reset()
         try:
-            run = self._new_run(Identify.Goal(), lambda: False)
-            result = await run_in_thread(self, lambda: self._identify(run, lambda _: None))
+            run = self._new_run(GoalRun, Identify.Goal(), lambda: False)
+            result = await run_in_thread(self, lambda: self._work(run, lambda _: None))
         finally:
             self._told = None
             self._beats.cancel()
@@ -222,20 +185,14 @@ class IdentificationNode(Node):
 
     # The work, in a thread of its own
 
-    def _new_run(self, goal: Identify.Goal, is_cancelled: Callable[[], bool], kind: type[GoalRun] = GoalRun) -> GoalRun:
+    def _new_run(self, kind: type[GoalBase], goal: Any, is_cancelled: Callable[[], bool]) -> GoalBase:
         return kind(self._suite, self._config.values, goal, lambda: self._stop.is_set() or is_cancelled())
 
-    def _identify(self, run: GoalRun, on_progress: Callable[[Progress], None]) -> Identify.Result:
+    def _work(self, run: GoalBase, on_progress: Callable[[Progress], None]) -> Any:
         result = run.run(self._reporter(on_progress))
-        self._remember(run.model)
         if run.payload is not None:
             self._payload.publish(run.payload)
         return result
-
-    def _remember(self, model: PayloadModel | None) -> None:
-        """Keep the model that the next move may assume: none after inconsistent data, so that it uses the prior."""
-        estimate = self._suite.monitor.estimate
-        self._known = model if estimate is None or estimate.is_consistent else None
 
     def _reporter(self, on_progress: Callable[[Progress], None]) -> Callable[[Progress], None]:
         def report(progress: Progress) -> None:

@@ -109,17 +109,17 @@ def test_samples_that_come_after_their_estimate_are_waited_for(robot, parts, est
         return condition()
 
     goal = SimpleNamespace(
-        _monitor=monitor, _robot=robot, _is_cancelled=lambda: False,
+        _monitor=monitor, _robot=robot, _is_cancelled=lambda: False, _say=told.append,
         _session=SimpleNamespace(wait_until=wait_until), _logger=SimpleNamespace(warning=warned.append),
     )  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(goals, "ask_settings", lambda session: EstimatorSettings())
         result = Identify.Result(error_code=Identify.Result.INCONSISTENT)
-        evidence = goals.GoalRun._find_evidence(goal, result, told.append)
+        evidence = goals.GoalRun._find_evidence(goal, result)
     assert evidence.explanation.hypotheses[0].assumption is Assumption.EFFORT_SIGN and not warned
     check = evidence.windows
     assert check.contradictions(robot.joint_names) and check.times[0] > 0.2, "counted from the first sample of the goal"
-    assert [one.text for one in told] == ["looking for what could be wrong"]
+    assert told == ["looking for what could be wrong"]
 
 
 def test_at_most_three_hypotheses_are_in_the_text_and_all_in_the_field():
