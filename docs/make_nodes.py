@@ -27,7 +27,7 @@ _CALLS = {
     "create_service": "offers service",
     "create_long_service": "offers service",
     "ActionServer": "offers action",
-    "_serve": "offers action",
+    "serve": "offers action",
     "create_client": "calls service",
     "ActionClient": "calls action",
 }

@@ -22,7 +22,7 @@ LAYERS = {
     "ros": {"core"},
     "adapters": {"core", "drivers", "reports", "ros"},
     "nodes": {"core", "drivers", "reports", "ros", "view", "adapters", "cli"},
-    "space": {"core", "drivers", "reports", "ros", "cli"},
+    "space": {"core", "drivers", "reports", "ros", "adapters", "cli"},
     "emulators": {"core", "drivers", "ros"},
     "papers": {"core", "drivers", "space", "emulators", "executor"},
 }

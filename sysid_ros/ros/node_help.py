@@ -19,7 +19,7 @@ def parameters_of(module: ModuleType) -> type[NodeParameters]:
     Raises:
         LookupError: There is none, or more than one.
     """
-    homes = (module.__name__, "sysid_ros.adapters.")
+    homes = (module.__name__, f"{module.__package__}.".replace(".nodes.", ".adapters."))
     kinds = [
         value
         for value in vars(module).values()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib import metadata
@@ -15,7 +14,6 @@ from std_msgs.msg import Header
 
 from sysid_ros.adapters.identification.monitor import Records
 from sysid_ros.core.certification.certificate import margin_rows
-from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.estimation.bounds.agreement import Agreement
 from sysid_ros.core.estimation.hypotheses import Explanation
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate, Quantity
@@ -24,9 +22,7 @@ from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.calibrated import describe_unknown_arm
 from sysid_ros.core.model.robot import RobotModel, frame_placement
 from sysid_ros.core.procedure import Identification, IdentificationSettings
-from sysid_ros.reports.folders import ESTIMATE
 from sysid_ros.reports.payload import exported_payload, in_frame
-from sysid_ros.reports.recordings.recording import RECORDING
 from sysid_ros.reports.result import EstimateHistory, IdentificationResult, MotionRecord, WindowCheck, followed_motions
 from sysid_ros.reports.torque_fit import differentiate, predict_torque
 from sysid_ros.reports.writer import write_results
@@ -53,24 +49,6 @@ class Evidence:
     statistical: StatisticalInterval | None = None
     windows: WindowCheck | None = None
     agreement: Agreement | None = None
-
-
-def prepare_folder(folder: Path) -> Path:
-    """Make the folder of a goal, before anything moves for files that could not be written.
-
-    Raises:
-        SysidError: It cannot be made or written to, or holds the files of an earlier goal.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise SysidError(f"the results folder {folder} cannot be used: {error.strerror or error}") from error
-    for name in (ESTIMATE, RECORDING):
-        if (folder / name).exists():
-            raise SysidError(f"the results folder {folder} holds the {name} of an earlier goal; give another folder")
-    return folder
 
 
 def write_files(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,13 +13,14 @@ from numpy.typing import NDArray
 
 from sysid_msgs.action import Identify, MoveTo
 from sysid_msgs.msg import ParameterEstimate as EstimateMessage
+from sysid_ros.adapters.goals import Goal
 from sysid_ros.adapters.identification.arm import RosArm
 from sysid_ros.adapters.identification.evidence import EvidenceSource, add_evidence, ask_settings
-from sysid_ros.adapters.identification.files import Evidence, payload_message, prepare_folder, write_files
+from sysid_ros.adapters.identification.files import Evidence, payload_message, write_files
 from sysid_ros.adapters.identification.monitor import NOTHING, Stated
 from sysid_ros.adapters.identification.ports import RosEstimates, RosPlanner
 from sysid_ros.adapters.identification.session import IdentificationParameters, Session, Suite
-from sysid_ros.core.common.errors import Cancelled, ParameterOutOfRange, SysidError
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.calibration import (
     CalibrationInconsistent,
     CalibrationShortOfData,
@@ -45,10 +45,8 @@ from sysid_ros.core.procedure import (
     run_identification,
     run_move,
 )
-from sysid_ros.reports.folders import make_results_directory
 from sysid_ros.reports.payload import bound_mass_and_com, exported_payload
 from sysid_ros.reports.recordings.recording import RECORDING, RecordingWriter
-from sysid_ros.reports.writer import folder_below
 from sysid_ros.ros.conversions.common import joint_vector_from_message, message_of
 from sysid_ros.ros.conversions.estimate import estimate_to_message, inertia_message
 
@@ -63,56 +61,22 @@ _WITH_FILES = (
 
 _KNOWN_SO_FAR = (Identify.Result.CANCELED, Identify.Result.PLAN_FAILED, Identify.Result.NOT_IDENTIFIED)
 """Ends of a goal after which its knowledge of the payload still holds."""
-_ROUTINE = (
-    IdentificationErrorCode.CANCELED,
-    IdentificationErrorCode.INVALID_GOAL,
-    IdentificationErrorCode.NO_WINDOWS,
-    IdentificationErrorCode.NOT_IDENTIFIED,
-)
-"""Ends of a goal that belong to daily work."""
 _SAMPLES_SECONDS = 5.0
 """How long samples of the last estimate may take to come [s]."""
-FEEDBACK_PERIOD = 1.0
-"""Time between two messages of feedback that differ in their numbers alone [s]."""
-_CODES: tuple[tuple[type[SysidError], IdentificationErrorCode], ...] = (
-    (Cancelled, IdentificationErrorCode.CANCELED),
-    (CalibrationInconsistent, IdentificationErrorCode.INCONSISTENT),
-    (CalibrationShortOfData, IdentificationErrorCode.NO_WINDOWS),
-)
 
 
-class NewsFilter:
-    """Decides which progress is reported at once, and which only now and then.
-
-    Args:
-        clock: Steady time [s].
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic):
-        self._clock = clock
-        self._last: tuple[object, ...] = ()
-        self._told = -np.inf
-
-    def is_news(self, progress: Progress) -> bool:
-        """Return whether the phase, its text or the motion has changed, or the last report is old."""
-        now, state = self._clock(), (progress.phase, progress.text, progress.trajectory)
-        if state == self._last and now - self._told < FEEDBACK_PERIOD:
-            return False
-        self._last, self._told = state, now
-        return True
-
-
-class GoalBase:
-    """Common base of the goals of all actions.
+class GoalBase(Goal):
+    """Common base of the goals of the suite.
 
     Attributes:
-        action: Type of the action.
-        unforeseen: Code of an error after the preparation that has none of its own.
         payload: The payload for others, after a success that knows mass, CoM and inertia; None before, and without.
     """
 
-    action: ClassVar[Any] = Identify
-    unforeseen: ClassVar[IdentificationErrorCode] = IdentificationErrorCode.INTERNAL
+    codes = (
+        (CalibrationInconsistent, IdentificationErrorCode.INCONSISTENT),
+        (CalibrationShortOfData, IdentificationErrorCode.NO_WINDOWS),
+    )
+    _options: IdentificationParameters
 
     def __init__(
         self,
@@ -123,15 +87,12 @@ class GoalBase:
         seed: int = 0,
         stated: Stated = NOTHING,
     ):
-        self._logger, self._robot, self._monitor = suite.node.get_logger(), suite.robot, suite.monitor
-        self._options, self._goal, self._is_cancelled = options, goal, is_cancelled
+        super().__init__(suite.node.get_logger(), options, goal, is_cancelled)
+        self._robot, self._monitor = suite.robot, suite.monitor
         self._session = session = Session(suite, options, is_cancelled)
         self._arm = RosArm(session, options.is_moved_by_others)
         self._planner = RosPlanner(session, seed)
         self._ports = Ports(self._planner, self._arm, RosEstimates(session, stated))
-        self._folder: Path | None = None
-        self._report: Callable[[Progress], None] = lambda progress: None
-        self._began = time.monotonic()
         self.payload: InertiaStamped | None = None
 
     @property
@@ -140,70 +101,22 @@ class GoalBase:
         return self._arm.motion_time
 
     @property
-    def elapsed(self) -> float:
-        """Time since the beginning [s]."""
-        return time.monotonic() - self._began
-
-    @property
     def model(self) -> PayloadModel | None:
         """The model of the controller that the next move may assume; None: the hand may hold something else then."""
         return None
 
     def run(self, on_progress: Callable[[Progress], None]) -> Any:
-        """Run the goal to its end and return its result, with the arm at rest, whatever happens.
-
-        Args:
-            on_progress: Called with every change.
-        """
-        self._report, code = on_progress, IdentificationErrorCode.INVALID_GOAL
+        """See :class:`Goal`."""
         self._monitor.begin(None)
-        try:
-            self._prepare()
-            code = self.unforeseen
-            result = self._carry_out()
-        except Exception as error:  # noqa: BLE001 - a goal is answered after any error
-            result = self._failure(as_failure(error, code))
-        finally:
-            self._end_recording()
-        if self._folder is not None:
-            result.results_directory = str(self._folder.absolute())
+        result = super().run(on_progress)
         # None after inconsistent data, so that the next move uses the prior.
         estimate = self._monitor.estimate
         self._monitor.known_model = self.model if estimate is None or estimate.is_consistent else None
         return result
 
-    def feedback(self, progress: Progress) -> Any:
-        """Convert progress to feedback."""
-        return message_of(self.action.Feedback, progress, self)
-
-    def _prepare(self) -> None:
-        """Check the fields of the goal and make its folder, before anything moves."""
-        raise NotImplementedError
-
-    def _carry_out(self) -> Any:
-        raise NotImplementedError
-
-    def _failure(self, failure: IdentificationFailed, advice: str = "", **fields: Any) -> Any:
-        """Log a failure and return it as a result; ends that belong to daily work are no errors."""
-        unconfirmed = failure.stop_unconfirmed
-        text = f"{failure}{advice}" if unconfirmed is None else f"{failure}. Watch the arm: {unconfirmed}{advice}"
-        line = f"{failure.code.name}: {text}"
-        if failure.code in _ROUTINE and unconfirmed is None:
-            self._logger.warning(line)
-        else:
-            self._logger.error(line)
-        result, code = self.action.Result, int(failure.code)
-        return result(error_code=code, error_text=text, motion_time=self.motion_time, **fields)
-
     def _say(self, text: str, phase: Phase = Phase.REPORTING) -> None:
         """Report a step after the motion."""
         self._report(Progress(phase, text, 1.0, 0, 0, self._monitor.estimate))
-
-    def _make_folder(self, wanted: str) -> Path | None:
-        root, own = self._options.results_root, self._options.results_directory
-        if wanted:
-            return prepare_folder(folder_below(root, wanted))
-        return prepare_folder(make_results_directory(folder_below(root, own))) if own else None
 
     def _record(self, **metadata: str) -> None:
         if self._folder is not None and self._options.record:
@@ -263,8 +176,7 @@ class GoalRun(GoalBase):
 
     def feedback(self, progress: Progress) -> Identify.Feedback:
         """Convert progress to feedback."""
-        feedback = super().feedback(progress)
-        feedback.trajectory_number, feedback.number_of_trajectories = progress.trajectory, progress.trajectories
+        feedback: Identify.Feedback = super().feedback(progress)
         estimate = progress.estimate
         if estimate is not None and estimate.is_consistent:
             feedback.has_estimate, feedback.doubt = True, estimate.doubt
@@ -281,7 +193,7 @@ class GoalRun(GoalBase):
             self._report(Progress(Phase.REPORTING, text, 1.0, count, count, outcome.estimate))
             return outcome, self._success(outcome)
         except Exception as error:  # noqa: BLE001 - a goal is answered after any error
-            return None, self._failure(as_failure(error))
+            return None, self._failure(self._as_failure(error))
 
     def _position(self) -> NDArray[np.float64] | None:
         """Posture in which the arm is held, (n,) [rad]; None if unknown."""
@@ -483,23 +395,6 @@ class MoveRun(GoalBase):
     def _position(self) -> list[float]:
         status = self._monitor.status
         return [] if status is None else np.array(status.reference_position, dtype=float).tolist()
-
-
-def as_failure(
-    error: Exception, code: IdentificationErrorCode = IdentificationErrorCode.INTERNAL
-) -> IdentificationFailed:
-    """Return the failure of a goal for an error.
-
-    Args:
-        error: The error.
-        code: Code of an error of this package that has none of its own.
-    """
-    if isinstance(error, IdentificationFailed):
-        return error
-    if isinstance(error, SysidError):
-        own = next((one for kind, one in _CODES if isinstance(error, kind)), code)
-        return IdentificationFailed(own, str(error))
-    return IdentificationFailed(IdentificationErrorCode.INTERNAL, f"internal error: {error!r}")
 
 
 def settings_of(settings: IdentificationSettings, goal: Identify.Goal) -> IdentificationSettings:
