@@ -12,8 +12,7 @@ from rclpy.node import Node
 from sysid_msgs.msg import IdentifiabilityReport, SampleBatch
 from sysid_msgs.msg import ParameterEstimate as EstimateMessage
 from sysid_msgs.srv import ResetEstimator
-from sysid_ros.adapters.estimator.contact import ContactTopics
-from sysid_ros.adapters.estimator.parameters import EstimatorParameters
+from sysid_ros.adapters.estimator import ContactTopics, EstimatorParameters
 from sysid_ros.core.certification.authentication import key_from_environment
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.contact.monitor import ContactMonitor
@@ -30,7 +29,7 @@ from sysid_ros.ros.conversions.samples import Samples, samples_from_message
 from sysid_ros.ros.diagnostics import Level, diagnostic_message, hardware_id_of, name_of
 from sysid_ros.ros.node import create_timer, spin_main
 from sysid_ros.ros.parameters import ParameterServer
-from sysid_ros.ros.source import SourceReceiver
+from sysid_ros.ros.subscriptions import SourceReceiver
 
 _SAMPLES = "arm_driver/samples"
 CLOCK_STEP_NS = 60 * 10**9

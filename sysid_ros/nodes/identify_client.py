@@ -16,8 +16,8 @@ from rclpy.node import Node
 
 from sysid_msgs.action import Identify
 from sysid_msgs.msg import DriverStatus, SimulationTruth
-from sysid_ros.adapters.identification.evidence import interval_of
 from sysid_ros.adapters.identification.monitor import find_timing_doubt
+from sysid_ros.adapters.identification.results import interval_of
 from sysid_ros.cli.exit_status import ExitStatus, endings
 from sysid_ros.cli.terminal import ProgressDisplay, hanging, mass_detail, next_step, result_summary, show
 from sysid_ros.core.certification.authentication import key_from_environment

@@ -6,8 +6,7 @@ import sys
 
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 
-from sysid_ros.adapters.safe_planner.parameters import SafePlannerParameters
-from sysid_ros.adapters.safe_planner.requests import PlanRequests
+from sysid_ros.adapters.safe_planner.requests import PlanRequests, SafePlannerParameters
 from sysid_ros.adapters.safe_planner.scene import SceneFeed, SceneStore
 from sysid_ros.adapters.safe_planner.service import PlanService
 from sysid_ros.core.certification.authentication import key_from_environment

@@ -33,7 +33,7 @@ from sysid_msgs.action import Identify
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.common.interrupts import Interrupts
 from sysid_ros.ros.alive import Waker, announce
-from sysid_ros.ros.node_help import node_parser
+from sysid_ros.ros.parameters import node_parser
 
 T = TypeVar("T")
 

@@ -8,15 +8,15 @@ import pytest
 
 from sysid_msgs.action import Identify
 from sysid_ros.adapters.identification import goals
-from sysid_ros.adapters.identification.evidence import (
+from sysid_ros.adapters.identification.monitor import Records
+from sysid_ros.adapters.identification.results import (
+    Evidence,
     EvidenceSource,
     add_evidence,
     ask_settings,
     interval_of,
     samples_of_estimate,
 )
-from sysid_ros.adapters.identification.files import Evidence
-from sysid_ros.adapters.identification.monitor import Records
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.estimation.hypotheses import Assumption, Explanation, Hypothesis
 from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode
@@ -136,7 +136,7 @@ def test_at_most_three_hypotheses_are_in_the_text_and_all_in_the_field():
 def test_settings_are_those_that_the_estimator_says():
     from rclpy.parameter import Parameter
 
-    from sysid_ros.adapters.estimator.parameters import EstimatorParameters
+    from sysid_ros.adapters.estimator import EstimatorParameters
 
     known = declared(EstimatorParameters)
     changed = {"window_duration": 0.2, "torque_lag": 0.01}

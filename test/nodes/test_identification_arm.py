@@ -8,7 +8,7 @@ from doubles import make_certificate
 
 from sysid_msgs.msg import DriverStatus, PlanStatus
 from sysid_msgs.srv import PlanNext
-from sysid_ros.adapters.estimator.parameters import EstimatorParameters
+from sysid_ros.adapters.estimator import EstimatorParameters
 from sysid_ros.adapters.identification import arm as arm_module
 from sysid_ros.adapters.identification.arm import (
     BRAKE_TIMEOUT,

@@ -20,9 +20,9 @@ from sysid_ros.adapters import goals as server_module
 from sysid_ros.adapters.goals import FEEDBACK_PERIOD, GoalServer, NewsFilter, prepare_folder
 from sysid_ros.adapters.identification import arm as arm_module
 from sysid_ros.adapters.identification import goals as goals_module
-from sysid_ros.adapters.identification.files import build_result, payload_message
 from sysid_ros.adapters.identification.goals import settings_of
 from sysid_ros.adapters.identification.monitor import Records, find_timing_doubt
+from sysid_ros.adapters.identification.results import build_result, payload_message
 from sysid_ros.cli.terminal import result_summary
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.parameters.estimate import Quantity

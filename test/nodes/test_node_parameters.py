@@ -29,7 +29,7 @@ def all_kinds():
     kinds = [BroadcasterParameters]
     for process in (*IDENTIFY, *EMULATED, *SPACE):
         module = importlib.import_module(process.module)
-        homes = (module.__name__, "sysid_ros.adapters.")
+        homes = (module.__name__, "sysid_ros.adapters.", "sysid_ros.space.adapters.")
         kinds += [
             value
             for value in vars(module).values()

@@ -9,10 +9,10 @@ from rclpy.node import Node
 from rclpy.serialization import serialize_message
 from std_msgs.msg import String
 
-from sysid_ros.ros import source as module
+from sysid_ros.ros import subscriptions as module
 from sysid_ros.ros.node import spin_until
 from sysid_ros.ros.qos import SAMPLES
-from sysid_ros.ros.source import LOOK_AGAIN, MEMORY, SILENCE, SingleSource, SourceReceiver
+from sysid_ros.ros.subscriptions import LOOK_AGAIN, MEMORY, SILENCE, SingleSource, SourceReceiver
 
 OURS, THEIRS = b"\x01" * 16, b"\x02" * 16
 

@@ -14,9 +14,9 @@ from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.model.inertia import from_com_form
 from sysid_ros.core.trajectories.families import CycloidTrajectory
 from sysid_ros.resources import resource
-from sysid_ros.ros import transforms
+from sysid_ros.ros import markers as transforms
 from sysid_ros.ros.conversions.common import InvalidMessage
-from sysid_ros.ros.transforms import TransformBroadcaster
+from sysid_ros.ros.markers import TransformBroadcaster
 from sysid_ros.space.adapters.driver import Measurement
 from sysid_ros.space.adapters.messages import draw_free_flyer, odometry_from_message, odometry_to_message
 

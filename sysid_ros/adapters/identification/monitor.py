@@ -38,9 +38,8 @@ from sysid_ros.ros.conversions.common import stamp_from_message
 from sysid_ros.ros.conversions.estimate import estimate_from_message, information_from_message, truth_from_message
 from sysid_ros.ros.conversions.plans import certified_plan_from_message, control_law_from_message, scene_from_message
 from sysid_ros.ros.conversions.samples import Samples, samples_from_message
-from sysid_ros.ros.inbox import Inbox
-from sysid_ros.ros.source import SingleSource, SourceReceiver
-from sysid_ros.ros.transforms import contents_of
+from sysid_ros.ros.markers import contents_of
+from sysid_ros.ros.subscriptions import Inbox, SingleSource, SourceReceiver
 
 MOVING_MODES = (DriverStatus.MODE_TRACK, DriverStatus.MODE_BRAKE)
 """Modes of the driver in which the arm moves."""

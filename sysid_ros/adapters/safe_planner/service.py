@@ -23,7 +23,7 @@ from sysid_ros.ros import qos
 from sysid_ros.ros.conversions.plans import certified_plan_to_message
 from sysid_ros.ros.node import Interfaces, run_in_thread
 from sysid_ros.ros.repeats import LongCallback, share_repeats
-from sysid_ros.ros.source import SourceReceiver
+from sysid_ros.ros.subscriptions import SourceReceiver
 
 CHECKED = (
     "position, velocity and acceleration limits with the tracking error, over all time",

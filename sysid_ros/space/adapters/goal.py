@@ -16,10 +16,10 @@ from sysid_ros.core.procedure import IdentificationErrorCode, Phase, Progress
 from sysid_ros.reports.recordings.recording import RecordingWriter
 from sysid_ros.ros.conversions.common import InvalidMessage
 from sysid_ros.ros.conversions.estimate import estimate_to_message, inertia_message
+from sysid_ros.ros.markers import contents_of
 from sysid_ros.ros.parameters import parameter, parameters_from
-from sysid_ros.ros.transforms import contents_of
 from sysid_ros.space.adapters.link import FreeFlyerLink
-from sysid_ros.space.adapters.pictures import FloatingPictures
+from sysid_ros.space.adapters.messages import FloatingPictures
 from sysid_ros.space.core.assumptions import Assumptions
 from sysid_ros.space.core.bounds import InconsistentMomentum
 from sysid_ros.space.core.excitation import ExcitationSettings

@@ -19,9 +19,9 @@ from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions.common import stamp_to_message
 from sysid_ros.ros.conversions.plans import trajectory_from_message
+from sysid_ros.ros.markers import TransformBroadcaster
 from sysid_ros.ros.node import create_timer, spin_main
 from sysid_ros.ros.parameters import NodeParameters, ParameterServer, parameter
-from sysid_ros.ros.transforms import TransformBroadcaster
 from sysid_ros.space.adapters.driver import FreeFlyerLoop, Measurement
 from sysid_ros.space.adapters.messages import odometry_to_message
 from sysid_ros.space.core.robot import load_free_flyer
