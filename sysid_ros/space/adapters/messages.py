@@ -25,10 +25,10 @@ from sysid_ros.ros.markers import (
     Write,
     write_transforms,
 )
-from sysid_ros.space.adapters.driver import Measurement
 from sysid_ros.space.core.identification import FreeFlyerIdentification
 from sysid_ros.space.core.robot import FreeFlyer
 from sysid_ros.space.core.self_collision import SelfCollisionModel
+from sysid_ros.space.simulation import FloatingState
 
 WORLD = "world"
 """Frame of poses of the base."""
@@ -36,7 +36,7 @@ _PATH_POINTS = 200
 _UNIT_TOLERANCE = 1e-3
 
 
-def odometry_to_message(robot: FreeFlyer, measured: Measurement, stamp: Time) -> Odometry:
+def odometry_to_message(robot: FreeFlyer, measured: FloatingState, stamp: Time) -> Odometry:
     """Return the measured pose of the base in the world and its twist in its own axes."""
     x, y, z, w = pin.Quaternion(np.ascontiguousarray(measured.rotation)).coeffs().tolist()
     place, (linear, angular) = measured.position.tolist(), measured.twist.reshape(2, 3).tolist()

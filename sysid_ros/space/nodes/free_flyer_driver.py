@@ -22,10 +22,10 @@ from sysid_ros.ros.conversions.plans import trajectory_from_message
 from sysid_ros.ros.markers import TransformBroadcaster
 from sysid_ros.ros.node import create_timer, spin_main
 from sysid_ros.ros.parameters import NodeParameters, ParameterServer, parameter
-from sysid_ros.space.adapters.driver import FreeFlyerLoop, Measurement
+from sysid_ros.space.adapters.driver import FreeFlyerLoop
 from sysid_ros.space.adapters.messages import odometry_to_message
 from sysid_ros.space.core.robot import load_free_flyer
-from sysid_ros.space.simulation import simulate_free_flyer
+from sysid_ros.space.simulation import FloatingState, simulate_free_flyer
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class FreeFlyerDriverNode(Node):
             self._text = "holds its posture"
         self._publish(self._loop.measure())
 
-    def _publish(self, measured: Measurement) -> None:
+    def _publish(self, measured: FloatingState) -> None:
         stamp = stamp_to_message(self._start_ns + round(1e9 * measured.time))
         odometry = odometry_to_message(self._robot, measured, stamp)
         self._odometry_publisher.publish(odometry)
