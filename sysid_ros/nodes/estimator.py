@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 
 from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.node import Node
@@ -75,13 +76,10 @@ class EstimatorNode(Node):
         self.create_service(ResetEstimator, "~/reset", self._reset)
         self._timer = create_timer(self, 1.0 / values.publish_rate, self._publish)
         create_timer(self, 1.0, self._publish_diagnostics)
-        self._config.on_change(lambda new: self._set_rate(new.publish_rate))
+        self._config.on_change(lambda new: setattr(self._timer, "timer_period_ns", round(1e9 / new.publish_rate)))
         target = self._estimator.target
         what = f"the {target.label}" if target.body else target.label
         self.get_logger().info(f"estimating {what} of {self._robot.name} with method {values.estimator.method}")
-
-    def _set_rate(self, rate: float) -> None:
-        self._timer.timer_period_ns = round(1e9 / rate)
 
     def _take_batch(self, batch: SampleBatch) -> None:
         is_authentic = self._key is None or is_genuine(batch, self._key)
@@ -163,16 +161,12 @@ class EstimatorNode(Node):
         try:
             self._robot.gripper_state(request.gripper)
             with_stated_mass(self._robot, request.mass, request.mass_tolerance)
+            self._source.release_if_silent()
+            if request.tare == ResetEstimator.Request.END_TARE:
+                self._estimator.end_tare()
         except SysidError as error:
             response.success, response.message = False, str(error)
             return response
-        self._source.release_if_silent()
-        if request.tare == ResetEstimator.Request.END_TARE:
-            try:
-                self._estimator.end_tare()
-            except SysidError as error:
-                response.success, response.message = False, str(error)
-                return response
         self._restart(request.reason or "asked to", request.gripper, (request.mass, request.mass_tolerance))
         if request.tare == ResetEstimator.Request.BEGIN_TARE:
             self._estimator.begin_tare()
@@ -205,10 +199,7 @@ class EstimatorNode(Node):
         self.get_logger().info(f"starting again: {reason}{state}{weighed}")
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the node until it is stopped; return the exit status."""
-    return spin_main(EstimatorNode, argv)
-
+main = partial(spin_main, EstimatorNode)
 
 if __name__ == "__main__":
     sys.exit(main())

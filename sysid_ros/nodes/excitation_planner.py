@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from rclpy.node import Node
@@ -147,10 +148,7 @@ class ExcitationPlannerNode(Node):
         return status
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the node until it is stopped and return the exit status."""
-    return spin_main(ExcitationPlannerNode, argv)
-
+main = partial(spin_main, ExcitationPlannerNode)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from functools import partial
 
 from geometry_msgs.msg import InertiaStamped
 from rclpy.node import Node
@@ -101,10 +102,7 @@ class IdentificationNode(Node):
         return text + (f"; files in {result.results_directory}" if result.results_directory else "")
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the node until it is stopped; return the exit status."""
-    return spin_main(IdentificationNode, argv)
-
+main = partial(spin_main, IdentificationNode)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from rclpy.node import Node
@@ -257,10 +258,7 @@ class MonitorNode(Node):
         return sweep_spheres(self._robot, plan.trajectory, plan.scene, plan.certificate.tracking_bound, postures)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the node until it is stopped; return the exit status."""
-    return spin_main(MonitorNode, argv)
-
+main = partial(spin_main, MonitorNode)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -71,13 +71,7 @@ class TransformBroadcaster:
         self._publisher = None if TFMessage is None else node.create_publisher(TFMessage, "/tf", qos.JOINT_STATES)
 
     def send(self, header: Header, child_frame_id: str, pose: Pose) -> None:
-        """Publish the pose of a frame.
-
-        Args:
-            header: Stamp, and frame in which the pose is.
-            child_frame_id: The frame whose pose it is.
-            pose: Its pose.
-        """
+        """Publish the pose of the frame ``child_frame_id`` in the frame of the header."""
         if self._publisher is None:
             return
         place = pose.position
@@ -162,10 +156,7 @@ class MarkerBuilder:
     def add_payload(self, estimate: ParameterEstimate, rotation: ArrayLike, origin: ArrayLike) -> None:
         """Add the payload: inertia ellipsoid, CoM, the box its CoM certainly lies in, and its mass in words.
 
-        Args:
-            estimate: The estimate.
-            rotation: (3, 3) rotation of the frame of the last joint in the base frame.
-            origin: (3,) its origin [m].
+        ``rotation`` (3, 3) and ``origin`` (3,) [m] are the frame of the last joint in the base frame.
         """
         rotation, origin = np.asarray(rotation, dtype=float), np.asarray(origin, dtype=float)
         lower, upper = com_bounds(estimate)
@@ -228,13 +219,7 @@ ABOVE = 0.25
 
 
 def draw_scene(builder: MarkerBuilder, scene: Scene, fault: str | None = None) -> None:
-    """Obstacles with their names, and the ground.
-
-    Args:
-        builder: Takes the markers.
-        scene: What surrounds the arm.
-        fault: Why the scene is not known, with the last known one drawn in red; None if it is known.
-    """
+    """Draw obstacles with their names, and the ground; in red the last known scene where it is not known by a fault."""
     namespace = "obstacles" if fault is None else "obstacles_unknown"
     top = 1.2
     for obstacle in scene.obstacles:
@@ -255,15 +240,7 @@ def draw_scene(builder: MarkerBuilder, scene: Scene, fault: str | None = None) -
 def draw_plan(
     builder: MarkerBuilder, path: Array, swept: SweptSpheres | None, certificate: Certificate, title: str
 ) -> None:
-    """Draw a plan: path of the tool, room it takes, place of the smallest distance, margins of its certificate.
-
-    Args:
-        builder: Takes the markers.
-        path: Points of the tool, (N, 3) [m].
-        swept: The room it takes; None leaves it out.
-        certificate: Its certificate.
-        title: First line of the text.
-    """
+    """Draw a plan: path of the tool (N, 3) [m], swept room if given, smallest distance, and margins below a title."""
     builder.add_path("plan", path)
     top = float(path[:, 2].max())
     if swept is not None and swept.centers.size:

@@ -17,6 +17,7 @@ import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
+from functools import partial
 from types import ModuleType
 from typing import Any, Generic, TypeVar
 
@@ -165,16 +166,6 @@ def parameter_like(kind: type[Any], name: str, *, read_only: bool = False) -> An
     return field(default=plain, metadata={_OWN: (settings_of(kind)[name], read_only)})
 
 
-@dataclass(frozen=True)
-class _Group:
-    kind: type[Any]
-    rename: Mapping[str, str]
-    prefix: str
-    note: str
-    computed: tuple[str, ...]
-    read_only: bool
-
-
 def parameters_from(
     kind: type[Any],
     *,
@@ -196,8 +187,10 @@ def parameters_from(
         computed: Settings the node computes from other parameters; they have none of their own.
         read_only: Whether they can only be given at the start of the node.
     """
-    group = _Group(kind, rename or {}, prefix, note, tuple(computed), read_only)
-    return field(default=kind(**(defaults or {})), metadata={_GROUP: group})
+    declare = partial(
+        _declared_from, kind=kind, rename=rename or {}, prefix=prefix, note=note, computed=computed, read_only=read_only
+    )
+    return field(default=kind(**(defaults or {})), metadata={_GROUP: declare})
 
 
 @dataclass(frozen=True)
@@ -268,7 +261,7 @@ def declared(kind: type[NodeParameters]) -> dict[str, NodeParameter]:
             info = replace(info, description=described.get(one.name, info.description))
             found.append(NodeParameter(one.name, hints[one.name], one.default, info, read_only))
         else:
-            found += _declared_from(one.metadata[_GROUP], one.name, one.default)
+            found += one.metadata[_GROUP](one.name, one.default)
     names = [one.name for one in found]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -278,29 +271,37 @@ def declared(kind: type[NodeParameters]) -> dict[str, NodeParameter]:
     return dict(zip(names, found, strict=True))
 
 
-def _declared_from(group: _Group, field_name: str, defaults: Any) -> list[NodeParameter]:
-    hints = typing.get_type_hints(group.kind)
-    known = settings_of(group.kind)
-    misspelt = sorted({*group.rename, *group.computed} - set(known))
+def _declared_from(
+    field_name: str,
+    defaults: Any,
+    kind: type[Any],
+    rename: Mapping[str, str],
+    prefix: str,
+    note: str,
+    computed: Sequence[str],
+    read_only: bool,
+) -> list[NodeParameter]:
+    hints, known = typing.get_type_hints(kind), settings_of(kind)
+    misspelt = sorted({*rename, *computed} - set(known))
     if misspelt:
-        raise TypeError(f"{group.kind.__name__} has no settings {', '.join(misspelt)}")
+        raise TypeError(f"{kind.__name__} has no settings {', '.join(misspelt)}")
     found = []
     for name, info in known.items():
-        if info.library_only or name in group.computed:
+        if info.library_only or name in computed:
             continue
         default, value_type = getattr(defaults, name), hints[name]
         enumeration = type(default) if isinstance(default, Enum) else None
-        if group.note:
+        if note:
             text = info.description
             text = text[0].lower() + text[1:] if text[1:2].islower() else text
-            info = replace(info, description=group.note + text)
+            info = replace(info, description=note + text)
         found.append(
             NodeParameter(
-                name=group.rename.get(name, group.prefix + name),
+                name=rename.get(name, prefix + name),
                 value_type=value_type if enumeration is None else str,
                 default=default if enumeration is None else default.value,
                 setting=info,
-                read_only=group.read_only,
+                read_only=read_only,
                 group=field_name,
                 target=name,
                 enumeration=enumeration,

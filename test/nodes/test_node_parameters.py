@@ -131,8 +131,10 @@ def test_every_setting_has_a_parameter_or_is_for_the_library_only():
         for one in fields(kind):
             group = one.metadata.get("settings")
             if group is not None:
-                reached |= {(group.kind, name) for name in group.computed}
-                reached |= {(group.kind, each.target) for each in declared(kind).values() if each.group == one.name}
+                reached |= {(group.keywords["kind"], name) for name in group.keywords["computed"]}
+                reached |= {
+                    (group.keywords["kind"], each.target) for each in declared(kind).values() if each.group == one.name
+                }
     kinds = all_settings()
     missing = [
         f"{kind.__name__}.{name}"

@@ -65,12 +65,7 @@ class PayloadEpochs:
 
 
 def split_samples(samples: LoopSamples, payload_epochs: PayloadEpochs) -> list[Samples]:
-    """Cut samples of the loop where cycles are missing and where the payload changed: a batch has one of each.
-
-    Args:
-        samples: Samples of the loop, all of them usable.
-        payload_epochs: Which payload each sample belongs to.
-    """
+    """Cut samples of the loop where cycles are missing and where the payload changed: a batch has one of each."""
     sequence = samples.block.sequence
     epochs = payload_epochs.of(sequence)
     is_cut = (np.diff(sequence) != 1) | (np.diff(epochs) != 0)
@@ -85,15 +80,8 @@ def split_samples(samples: LoopSamples, payload_epochs: PayloadEpochs) -> list[S
 def _part(samples: LoopSamples, part: slice, epoch: int) -> Samples:
     block = samples.block
     return Samples(
-        stamps=block.stamps[part],
-        sequence=block.sequence[part],
-        q=block.q[part],
-        v=block.v[part],
-        tau=block.tau[part],
-        q_d=samples.q_d[part],
-        v_d=samples.v_d[part],
-        a_d=samples.a_d[part],
-        tau_command=samples.tau_command[part],
+        **{name: getattr(block, name)[part] for name in ("stamps", "sequence", "q", "v", "tau")},
+        **{name: getattr(samples, name)[part] for name in ("q_d", "v_d", "a_d", "tau_command")},
         valid=np.ones(block.stamps[part].size, dtype=bool),
         mode=samples.modes[part].astype(np.uint8),
         payload_epoch=epoch,
@@ -140,13 +128,7 @@ class LateCycles:
         self._counts: deque[tuple[float, int, int]] = deque()  # time [s], cycles, late cycles
 
     def note(self, seconds: float, cycles: int, late: int) -> float:
-        """Note the counters and return the share of late cycles within the last :data:`LATE_SECONDS`.
-
-        Args:
-            seconds: Steady time [s].
-            cycles: Cycles so far.
-            late: Late cycles so far.
-        """
+        """Note cycles and late ones so far at a steady time [s]; return the late share of the last `LATE_SECONDS`."""
         if self._counts and cycles < self._counts[-1][1]:  # another loop
             self._counts.clear()
         self._counts.append((seconds, cycles, late))
@@ -323,12 +305,7 @@ class ArmOutputs:
         self._diagnostics.publish(message)
 
     def judge(self, status: LoopStatus, late: float) -> tuple[Level, str]:
-        """Return how good or bad it is, and why.
-
-        Args:
-            status: Status of the loop.
-            late: Share of the latest cycles that came too late.
-        """
+        """Return how good or bad the loop is, with its share of late cycles, and why."""
         values, scheduling = self._arm.values, self._arm.loop.scheduling
         if status.has_failed:
             return Level.ERROR, status.reason

@@ -79,12 +79,7 @@ _MODES = {
 
 
 def find_missing(suite: Suite, is_moved_by_others: bool) -> str | None:
-    """Return in words the condition that a goal would wait for; None if it could begin at once.
-
-    Args:
-        suite: The suite.
-        is_moved_by_others: Whether another system moves the arm, and holds it.
-    """
+    """Return in words the condition that a goal would wait for; None if it could begin at once."""
     monitor, now = suite.monitor, time.monotonic()
     status, clients = monitor.status, suite.clients
     if status is None or now - monitor.status_time > STATUS_TIMEOUT:

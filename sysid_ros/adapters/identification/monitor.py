@@ -214,12 +214,9 @@ class SuiteMonitor:
     # For the thread of a goal
 
     def begin(self, recorder: RecordingWriter | None) -> None:
-        """Start a goal: forget the messages of the last one.
+        """Start a goal: forget the messages of the last one, and write its own with a recorder, if there is one.
 
         Estimates count from :meth:`forget_estimates` or :meth:`use_estimates` on.
-
-        Args:
-            recorder: Writes every message of the goal to a file, None for none.
         """
         for source in self._sources:
             source.release_if_silent()
@@ -237,10 +234,7 @@ class SuiteMonitor:
                 self._pictures.on_scene(self.scene, self._scene_fault, self._now_ns)
 
     def end(self, final: ParameterEstimate | None = None) -> None:
-        """End a goal and complete the recording.
-
-        Args:
-            final: The estimate it ended with, None for the latest; the recording says which samples it rests on.
+        """End a goal and complete the recording, which says what samples the final (or latest) estimate rests on.
 
         Raises:
             SysidError: Not everything is in the recording.
@@ -264,10 +258,7 @@ class SuiteMonitor:
     def forget_estimates(self, until_ns: int, stated: Stated = NOTHING, tare: str = "") -> None:
         """Leave out every estimate, past or still on its way, that rests on samples up to a stamp [ns] alone.
 
-        Args:
-            until_ns: The stamp [ns].
-            stated: Statements that later estimates count on.
-            tare: The tare that they count on, in words; empty for none.
+        Later ones count on what is stated, and on a tare, in words; empty for none.
         """
         with self._lock:
             self._past_until_ns, self.records.first_stamp_ns = until_ns, until_ns + 1

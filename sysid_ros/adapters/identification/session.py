@@ -185,12 +185,8 @@ class Session:
     ) -> Any:
         """Ask a service, again where it does not answer; it must be there soon and answer within ``seconds``.
 
-        Args:
-            client: The service.
-            request: The request.
-            code: Code of the failure without a server.
-            seconds: How long the answer may take [s]; ``service_timeout`` if None.
-            is_cancelled: Ends the waiting early; by default the cancellation of the goal.
+        Without ``seconds`` that is ``service_timeout``; by default the cancellation of the goal ends the waiting. The
+        code is for a failure without a server.
 
         Raises:
             IdentificationFailed: There is no answer, or its node has gone (``INTERRUPTED``).
@@ -234,12 +230,7 @@ class Session:
             raise _cancelled() from cancelled
 
     def sleep(self, duration: float, *needed: str) -> None:
-        """Let time pass [s].
-
-        Args:
-            duration: How long [s].
-            *needed: Nodes that must not go meanwhile; see :meth:`require_alive`.
-        """
+        """Let time pass [s]; the needed nodes must not go meanwhile, see :meth:`require_alive`."""
         end = time.monotonic() + duration
         while (left := end - time.monotonic()) > 0.0:
             time.sleep(min(left, _LONGEST_SLEEP))

@@ -98,14 +98,7 @@ def joint_vector_from_message(
 
 
 def parameter_order(kind: str, names: Sequence[str]) -> NDArray[np.intp]:
-    """Where each of our ten parameters is among the given names.
-
-    Args:
-        kind: Type of the message the names come from, for the error.
-        names: Names in the message.
-
-    Returns:
-        Indices, (10,).
+    """Return where each of our ten parameters is among the names in a message of a kind, (10,).
 
     Raises:
         InvalidMessage: The names are not exactly our ten.

@@ -120,11 +120,7 @@ def _alarm_from_message(message: messages.ParameterEstimate) -> Alarm | None:
 
 
 def nominal_payload_from_message(what: str, values: Sequence[float]) -> Array | None:
-    """Return the nominal payload of a controller; None where none is given.
-
-    Args:
-        what: Type of the message, for the error.
-        values: The field ``nominal_payload``.
+    """Return the nominal payload of a controller in a message of type ``what``; None where none is given.
 
     Raises:
         InvalidMessage: They are not ten finite numbers.

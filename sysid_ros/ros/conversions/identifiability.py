@@ -26,13 +26,7 @@ def report_to_message(report: Report, stamp_ns: int, frame: str = "") -> message
 
 
 def no_report(method: str, reason: str, stamp_ns: int) -> messages.IdentifiabilityReport:
-    """Make a message that says why there is no report.
-
-    Args:
-        method: ``structural`` or ``data``.
-        reason: Why.
-        stamp_ns: When [ns].
-    """
+    """Make a message that says why there is no report by a method, ``structural`` or ``data``."""
     return messages.IdentifiabilityReport(
         header=Header(stamp=stamp_to_message(stamp_ns)), method=method, condition_number=float("nan"), text=reason
     )

@@ -46,14 +46,7 @@ Key = tuple[str, int]
 def trajectory_to_message(
     trajectory: Trajectory, joint_names: Sequence[str], stamp_ns: int = 0, frame: str = ""
 ) -> messages.Trajectory:
-    """Convert a trajectory for the wire.
-
-    Args:
-        trajectory: The trajectory.
-        joint_names: Names of its n joints in its order.
-        stamp_ns: When it was made [ns].
-        frame: Base frame of the arm.
-    """
+    """Convert a trajectory with the names of its joints, in its order, and the base frame of the arm."""
     coefficients = [
         messages.NamedArray(name=name, shape=list(np.shape(values)), data=to_array("d", values, np.float64))
         for name, values in trajectory.coefficients.items()
@@ -240,15 +233,7 @@ def certified_plan_from_message(message: messages.CertifiedTrajectory, joint_nam
 def scene_to_message(
     scene: Scene, stamp_ns: int = 0, frame: str = "", source: str = "", fault: str | None = None
 ) -> messages.Scene:
-    """Convert a scene.
-
-    Args:
-        scene: The scene.
-        stamp_ns: When it was made [ns].
-        frame: Base frame of the arm.
-        source: Who states it.
-        fault: Why the scene is not known; None if it is.
-    """
+    """Convert a scene in the base frame of the arm; ``source`` states it, a fault says why it is not known."""
 
     def numbers(field: str) -> array:
         rows = [getattr(obstacle, field).ravel() for obstacle in scene.obstacles]

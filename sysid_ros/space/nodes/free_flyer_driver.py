@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from nav_msgs.msg import Odometry
@@ -181,10 +182,7 @@ class FreeFlyerDriverNode(Node):
         )
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the node until it is stopped and return the exit status."""
-    return spin_main(FreeFlyerDriverNode, argv)
-
+main = partial(spin_main, FreeFlyerDriverNode)
 
 if __name__ == "__main__":
     sys.exit(main())

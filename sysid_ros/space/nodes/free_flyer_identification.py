@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 
 from rclpy.node import Node
 from visualization_msgs.msg import MarkerArray
@@ -89,10 +90,7 @@ class FreeFlyerIdentificationNode(Node):
             self._marker_publisher.publish(draw_free_flyer(self._robot, position, self._link.planned, self._held))
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the node until it is stopped and return the exit status."""
-    return spin_main(FreeFlyerIdentificationNode, argv)
-
+main = partial(spin_main, FreeFlyerIdentificationNode)
 
 if __name__ == "__main__":
     sys.exit(main())
