@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pinocchio as pin
+from _space import simulate
 from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.common.spatial import skew
 from sysid_ros.core.model.inertia import from_com_form
 from sysid_ros.core.trajectories.families import CycloidTrajectory
 from sysid_ros.space.core.assumptions import MomentumRange, Recording, SensorBounds
 from sysid_ros.space.core.bounds import bound_minimal, estimate_object, known_minimal
 from sysid_ros.space.core.intervals import FloatingMotion
 from sysid_ros.space.core.kinematics import FloatingTree
-from sysid_ros.space.core.measurements import FloatingData, data_from_euler_rates, euler_rate_matrices
+from sysid_ros.space.core.measurements import FloatingData
 from sysid_ros.space.core.minimal_parameters import MinimalParameters, build_minimal_parameters
-from sysid_ros.space.core.momentum import composite_inertia, compute_momentum
 from sysid_ros.space.core.regression import unit_momenta
 from sysid_ros.space.core.robot import FreeFlyer, ReactionWheels
 
@@ -40,97 +38,6 @@ class Scenario:
     values: np.ndarray
     recording: Recording
     prior: Box
-
-
-def simulate(
-    robot: FreeFlyer,
-    parameters: ArrayLike,
-    motion: FloatingMotion,
-    times: ArrayLike,
-    momentum: Callable[[Array], Array] | None = None,
-) -> FloatingData:
-    """Simulate the base while joints and wheels move as prescribed.
-
-    The velocity of the base follows from the momentum, exactly; only its pose is integrated, by the Runge-Kutta method
-    of fourth order.
-
-    Args:
-        robot: The robot.
-        parameters: Inertial parameters, (10 B,).
-        motion: Motion of joints and wheels.
-        times: Ascending, (N,) [s].
-        momentum: Linear and angular momentum of robot and wheels at times (M,), in the axes of the first sample and
-            about its origin, (M, 6) [kg m/s, kg m^2/s]; zero by default.
-
-    Returns:
-        The motion, without errors.
-    """
-    theta, stamps = np.asarray(parameters, dtype=float), np.asarray(times, dtype=float)
-    nodes = np.empty(2 * stamps.size - 1)
-    nodes[::2], nodes[1::2] = stamps, 0.5 * (stamps[1:] + stamps[:-1])
-    q, v, _ = motion.joints.sample(nodes)
-    wheel_rates = motion.wheel_rates(nodes)
-    states = robot.tree.evaluate(q, v)
-    inverse = np.linalg.inv(composite_inertia(states, theta))
-    own = compute_momentum(states, theta)
-    own += robot.wheels.momentum(wheel_rates)
-    total = np.zeros((nodes.size, 6)) if momentum is None else np.asarray(momentum(nodes), dtype=float)
-
-    def twist(node: int, turn: Array, place: Array) -> Array:
-        linear = total[node, :3]
-        seen = np.concatenate([turn.T @ linear, turn.T @ (total[node, 3:] - np.cross(place, linear))])
-        result: Array = inverse[node] @ (seen - own[node])
-        return result
-
-    def rate(node: int, turn: Array, place: Array) -> tuple[Array, Array]:
-        now = twist(node, turn, place)
-        return turn @ skew(now[3:]), turn @ now[:3]
-
-    rotations, positions, twists = np.empty((stamps.size, 3, 3)), np.empty((stamps.size, 3)), np.empty((stamps.size, 6))
-    turn, place = np.eye(3), np.zeros(3)
-    for k in range(stamps.size):
-        rotations[k], positions[k], twists[k] = turn, place, twist(2 * k, turn, place)
-        if k + 1 == stamps.size:
-            break
-        h = stamps[k + 1] - stamps[k]
-        a = rate(2 * k, turn, place)
-        b = rate(2 * k + 1, turn + 0.5 * h * a[0], place + 0.5 * h * a[1])
-        c = rate(2 * k + 1, turn + 0.5 * h * b[0], place + 0.5 * h * b[1])
-        d = rate(2 * k + 2, turn + h * c[0], place + h * c[1])
-        u, _, w = np.linalg.svd(turn + h / 6.0 * (a[0] + 2.0 * b[0] + 2.0 * c[0] + d[0]))
-        turn, place = u @ w, place + h / 6.0 * (a[1] + 2.0 * b[1] + 2.0 * c[1] + d[1])
-    return FloatingData(stamps, twists, q[::2], v[::2], wheel_rates[::2], rotations, positions)
-
-
-def euler_angles(rotations: Array) -> Array:
-    """Return the Z-X-Y Euler angles (N, 3) [rad] of rotations (N, 3, 3)."""
-    about_x = np.arcsin(np.clip(rotations[:, 2, 1], -1.0, 1.0))
-    about_z = np.arctan2(-rotations[:, 0, 1], rotations[:, 1, 1])
-    return np.stack([about_z, about_x, np.arctan2(-rotations[:, 2, 0], rotations[:, 2, 2])], axis=1)
-
-
-def add_noise(
-    robot: FreeFlyer, truth: FloatingData, rng: np.random.Generator, rule: str = "forward_euler"
-) -> FloatingData:
-    """Measure a simulated motion as the paper does: white noise on the rates, and all else integrated from them.
-
-    Args:
-        robot: The robot, with the standard deviations of its sensors.
-        truth: The motion without errors.
-        rng: Random numbers.
-        rule: Rule of integration, see :func:`data_from_rates`.
-
-    Source: SPACE sections 6.3 and 7.3.
-    """
-    angles = euler_angles(truth.rotations)
-    matrices = euler_rate_matrices(angles, truth.times)
-    rates = np.linalg.solve(matrices, truth.base_twist[:, 3:, None])[..., 0]
-    linear, angular, joint = robot.noise
-    velocity = np.einsum("nij,nj->ni", truth.rotations, truth.base_twist[:, :3])
-    velocity += rng.normal(0.0, linear, (len(truth), 3))
-    rates = rates + rng.normal(0.0, angular, (len(truth), 3))
-    v = truth.v + rng.normal(0.0, joint, truth.v.shape)
-    return data_from_euler_rates(robot, truth.times, velocity, rates, v, truth.wheel_rates, truth.q[0], rule)
 
 
 def minimal_box(minimal: MinimalParameters, parameters: ArrayLike, share: float, floor: float = 0.0) -> Box:

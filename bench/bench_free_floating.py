@@ -17,13 +17,12 @@ from itertools import product
 
 import _table
 import numpy as np
-from _floating_trials import add_noise, simulate
+from _space import add_noise, predict_torques, simulate, validation_motion
 from bench_free_flyer_excitation import plan_in_two_parts
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.trajectories.families import CycloidTrajectory
 from sysid_ros.papers.baselines.direction_combinations import CombinationSettings, plan_by_direction_combinations
-from sysid_ros.space.core.dynamics import predict_torques, validation_motion
 from sysid_ros.space.core.excitation import ExcitationSettings
 from sysid_ros.space.core.intervals import FloatingMotion, IntervalInformation
 from sysid_ros.space.core.method import Method

@@ -14,7 +14,8 @@ from dataclasses import replace
 
 import _table
 import numpy as np
-from _floating_trials import KINDS, minimal_box, minimal_trial, object_trial, simulate
+from _floating_trials import KINDS, minimal_box, minimal_trial, object_trial
+from _space import simulate
 from bench_free_floating import plan_motion, sample_times
 
 from sysid_ros.core.common.box import Box

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 import numpy as np
 import pinocchio as pin
-from _floating_trials import add_noise, simulate
+from _space import add_noise, simulate
 from _table import print_table
 from scipy.optimize import minimize
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import yaml
 
-from bench._floating_trials import simulate
+from bench._space import simulate
 from sysid_ros.cli.space import summarize_object
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import SysidError

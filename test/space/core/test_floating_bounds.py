@@ -18,9 +18,9 @@ from bench._floating_trials import (
     object_trial,
     random_motion,
     random_object,
-    simulate,
     small_robot,
 )
+from bench._space import simulate
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import Cancelled, ParameterOutOfRange
 from sysid_ros.core.model.inertia import is_physically_consistent, transform_parameters
