@@ -23,8 +23,7 @@ from sysid_msgs.srv import ApplyEstimate, ExecuteTrajectory, PlanTo
 from sysid_ros.adapters.arm_driver.commands import ArmCommands
 from sysid_ros.adapters.arm_driver.outputs import PayloadEpochs
 from sysid_ros.adapters.arm_driver.parameters import ArmDriverParameters
-from sysid_ros.adapters.safe_planner.parameters import SafePlannerParameters
-from sysid_ros.adapters.safe_planner.requests import PlanRequests
+from sysid_ros.adapters.safe_planner.requests import PlanRequests, SafePlannerParameters
 from sysid_ros.adapters.safe_planner.scene import SceneStore
 from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.certification.authentication import KEY_FILE_VARIABLE, AuthenticationKey
@@ -43,8 +42,9 @@ from sysid_ros.drivers.loop_types import LoopModel
 from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.drivers.proof import ProofServer
 from sysid_ros.processes import IDENTIFY
-from sysid_ros.ros.conversions import estimate_to_message, scene_to_message
 from sysid_ros.ros.conversions.authentication import sign
+from sysid_ros.ros.conversions.estimate import estimate_to_message
+from sysid_ros.ros.conversions.plans import scene_to_message
 
 MODEL = "kinova_gen3_2f85"
 NOW, EPOCH = 1000.0, 3

@@ -6,19 +6,22 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pinocchio as pin
+from _space import simulate
+from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.model.inertia import from_com_form
 from sysid_ros.core.trajectories.families import CycloidTrajectory
 from sysid_ros.space.core.assumptions import MomentumRange, Recording, SensorBounds
 from sysid_ros.space.core.bounds import bound_minimal, estimate_object, known_minimal
-from sysid_ros.space.core.dynamics import simulate
 from sysid_ros.space.core.intervals import FloatingMotion
 from sysid_ros.space.core.kinematics import FloatingTree
 from sysid_ros.space.core.measurements import FloatingData
 from sysid_ros.space.core.minimal_parameters import MinimalParameters, build_minimal_parameters
 from sysid_ros.space.core.regression import unit_momenta
 from sysid_ros.space.core.robot import FreeFlyer, ReactionWheels
+
+Array = NDArray[np.float64]
 
 KINDS = ("random", "corner", "constant", "worst")
 """Errors within their bounds: anywhere, at corners, the same corner all the time, against one parameter."""
@@ -35,6 +38,19 @@ class Scenario:
     values: np.ndarray
     recording: Recording
     prior: Box
+
+
+def minimal_box(minimal: MinimalParameters, parameters: ArrayLike, share: float, floor: float = 0.0) -> Box:
+    """Return a prior of the minimal parameters around nominal ones: a share of each, and a floor of each [SI].
+
+    Args:
+        minimal: The minimal parameters.
+        parameters: Nominal inertial parameters, (10 B,).
+        share: Radius relative to each minimal parameter [-].
+        floor: Least radius in the unit of each.
+    """
+    center = minimal.values(parameters)
+    return Box.around(center, np.maximum(share * np.abs(center), floor))
 
 
 def small_robot(rng: np.random.Generator, joints: int) -> FreeFlyer:

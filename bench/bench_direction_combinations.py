@@ -17,13 +17,14 @@ from _table import print_figure, print_table
 from matplotlib.figure import Figure
 
 from sysid_ros.papers.baselines.direction_combinations import (
+    CombinationSettings,
     direction_combinations,
     plan_by_direction_combinations,
     prune_intervals,
     seeded_knots,
     significant_values,
 )
-from sysid_ros.space.core.excitation import ExcitationSettings, largest_wheel_turns
+from sysid_ros.space.core.excitation import largest_wheel_turns
 from sysid_ros.space.core.intervals import IntervalInformation, condition_number
 from sysid_ros.space.core.robot import FreeFlyer, load_free_flyer
 
@@ -31,7 +32,7 @@ STARTS = np.deg2rad([40.661, -109.403, -78.782, 125.089, -110.0, 51.228])
 RANGES = np.deg2rad([0.524, 2.51, 2.51, 2.513, 2.036, 2.5])
 """The paper's Table 4."""
 PAPER = ("SPACE, as printed", 67, 248.8, "8 to 11", 11, 20, 38, 46, 52, "")
-SETTINGS = ExcitationSettings(samples=6)
+SETTINGS = CombinationSettings(samples=6)
 
 
 def paper_motion(robot: FreeFlyer, directions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

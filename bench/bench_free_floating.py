@@ -17,15 +17,14 @@ from itertools import product
 
 import _table
 import numpy as np
+from _space import add_noise, predict_torques, simulate, validation_motion
 from bench_free_flyer_excitation import plan_in_two_parts
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.trajectories.families import CycloidTrajectory
-from sysid_ros.papers.baselines.direction_combinations import plan_by_direction_combinations
-from sysid_ros.space.core.dynamics import embed, predict_torques, rms, simulate, validation_motion
+from sysid_ros.papers.baselines.direction_combinations import CombinationSettings, plan_by_direction_combinations
 from sysid_ros.space.core.excitation import ExcitationSettings
 from sysid_ros.space.core.intervals import FloatingMotion, IntervalInformation
-from sysid_ros.space.core.measurements import add_noise
 from sysid_ros.space.core.method import Method
 from sysid_ros.space.core.minimal_parameters import build_minimal_parameters
 from sysid_ros.space.core.regression import MomentumRegression
@@ -44,12 +43,17 @@ def plan_motion(robot: FreeFlyer, seconds: float) -> FloatingMotion:
     return FloatingMotion(CycloidTrajectory(knots, first.joints.period), turns)
 
 
+def rms(errors: np.ndarray) -> np.ndarray:
+    """Root mean squares of columns, SPACE (42)."""
+    return np.sqrt(np.mean(np.square(errors), axis=0))
+
+
 def sample_times(motion: FloatingMotion, rate: int) -> np.ndarray:
     return np.arange(round(motion.joints.duration * rate) + 1) / rate
 
 
 def plan_motions(robot, seconds: float) -> dict[str, FloatingMotion]:
-    settings = ExcitationSettings(time_limit=seconds, samples=6, gain=0.1)  # keeps about as many as the paper
+    settings = CombinationSettings(time_limit=seconds, samples=6, gain=0.1)  # keeps about as many as the paper
     plan = plan_by_direction_combinations(robot, robot.tree.parameters, settings, clock=time.process_time)
     motions = {"free knots": plan_motion(robot, seconds), "direction combinations": plan.motion}
     information = IntervalInformation(robot, robot.truth, settings.period, settings.samples)
@@ -107,12 +111,24 @@ def compare_predictions(robot, minimal, predictions) -> None:
         found = []
         for values in estimates:
             try:
-                found.append(predict_torques(robot, embed(minimal, values), q, v, a))
+                found.append(predict_torques(robot, minimal.embed(values), q, v, a))
             except ParameterOutOfRange:  # an estimate without positive definite inertia predicts nothing
                 continue
         if found:
-            rows.append((name, method.value, *np.mean([rms(one[0] - twist) for one in found], axis=0)))
-            torques.append((name, method.value, *np.mean([rms(one[1] - torque) for one in found], axis=0)))
+            rows.append(
+                (
+                    name,
+                    method.value,
+                    *np.mean([rms(one[0] - twist) for one in found], axis=0),
+                )
+            )
+            torques.append(
+                (
+                    name,
+                    method.value,
+                    *np.mean([rms(one[1] - torque) for one in found], axis=0),
+                )
+            )
     names = ["vx [m/s]", "vy [m/s]", "vz [m/s]", "wx [rad/s]", "wy [rad/s]", "wz [rad/s]"]
     _table.print_table(["motion", "method", *names], rows, "RMS errors of the predicted base twist, validation motion")
     joints = [f"{name} [Nm]" for name in robot.joint_names]

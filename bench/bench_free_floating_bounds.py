@@ -14,7 +14,8 @@ from dataclasses import replace
 
 import _table
 import numpy as np
-from _floating_trials import KINDS, minimal_trial, object_trial
+from _floating_trials import KINDS, minimal_box, minimal_trial, object_trial
+from _space import simulate
 from bench_free_floating import plan_motion, sample_times
 
 from sysid_ros.core.common.box import Box
@@ -24,10 +25,8 @@ from sysid_ros.space.core.bounds import (
     bound_minimal,
     estimate_object,
     known_minimal,
-    minimal_box,
     object_prior,
 )
-from sysid_ros.space.core.dynamics import simulate
 from sysid_ros.space.core.minimal_parameters import build_minimal_parameters
 from sysid_ros.space.core.robot import load_free_flyer
 

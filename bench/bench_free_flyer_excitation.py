@@ -17,11 +17,11 @@ from dataclasses import replace
 
 import numpy as np
 import pinocchio as pin
+from _space import add_noise, simulate
 from _table import print_table
 from scipy.optimize import minimize
 
 from sysid_ros.papers.baselines.direction_combinations import plan_by_direction_combinations
-from sysid_ros.space.core.dynamics import embed, simulate
 from sysid_ros.space.core.excitation import (
     ExcitationPlan,
     ExcitationSettings,
@@ -36,7 +36,6 @@ from sysid_ros.space.core.intervals import (
     smooth_condition,
 )
 from sysid_ros.space.core.kinematics import FloatingTree
-from sysid_ros.space.core.measurements import add_noise
 from sysid_ros.space.core.minimal_parameters import build_minimal_parameters
 from sysid_ros.space.core.regression import estimate_minimal
 from sysid_ros.space.core.robot import FreeFlyer, ReactionWheels, load_free_flyer
@@ -73,7 +72,7 @@ def plan_in_two_parts(robot, settings: ExcitationSettings, intervals: int) -> li
     first, rest = whole.motion.part(0, FIRST), whole.motion.part(FIRST)
     data = simulate(robot, robot.truth, first, np.arange(0.0, first.joints.duration + 1e-9, 0.02))
     noisy = add_noise(robot, data, np.random.default_rng(settings.seed), "trapezoid")
-    parameters = embed(minimal, estimate_minimal(robot, minimal, noisy).values)
+    parameters = minimal.embed(estimate_minimal(robot, minimal, noisy).values)
     late = replace(settings, time_limit=max(settings.time_limit - (clock() - begin), 1.0))
     second = plan_with_free_knots(robot, parameters, intervals - FIRST, late, before=first, guess=rest, clock=clock)
     return [whole, replace(whole, motion=first), second]

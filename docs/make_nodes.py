@@ -15,17 +15,18 @@ from rclpy.qos import QoSProfile
 
 from sysid_ros.processes import ARGUMENTS, EMULATED, IDENTIFY, SPACE, SPACE_ARGUMENTS, Argument
 from sysid_ros.ros import qos
-from sysid_ros.ros.node_help import parameters_of
-from sysid_ros.ros.parameters import NodeParameters, declared
+from sysid_ros.ros.parameters import NodeParameters, declared, parameters_of
 
 _CALLS = {
     "create_publisher": "publishes",
     "create_lifecycle_publisher": "publishes",
     "create_subscription": "subscribes",
+    "SourceReceiver": "subscribes",
+    "_listen": "subscribes",
     "create_service": "offers service",
     "create_long_service": "offers service",
     "ActionServer": "offers action",
-    "_serve": "offers action",
+    "serve": "offers action",
     "create_client": "calls service",
     "ActionClient": "calls action",
 }
@@ -112,7 +113,7 @@ def _helpers(module: ModuleType) -> list[ModuleType]:
     adapters = module.__package__.replace(".nodes", ".adapters")
     own = "" if adapters == "sysid_ros.space.adapters" else module.__name__.rsplit(".", 1)[-1] + "."
     parts = (module.__name__ + "_", f"{adapters}.{own}")
-    return [sys.modules[name] for name in sorted(names) if name.startswith(parts)]
+    return [sys.modules[name] for name in sorted(names) if f"{name}.".startswith(parts)]
 
 
 def _interfaces(module: ModuleType) -> str:

@@ -20,7 +20,7 @@ from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import tool_transform
 from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.reports.payload_files import Load, planning_scene
-from sysid_ros.ros.conversions import inertia_from_message
+from sysid_ros.ros.conversions.estimate import inertia_from_message
 from sysid_ros.ros.goal_client import GoalClient, GoalLost, client_main
 from sysid_ros.ros.services import fill_message
 

@@ -126,8 +126,7 @@ def require_parameters(
     from rclpy.exceptions import InvalidNamespaceException  # ROS may not be installed
     from rclpy.validate_namespace import validate_namespace
 
-    from sysid_ros.ros.node_help import parameters_of
-    from sysid_ros.ros.parameters import FOREIGN, declared, require_known
+    from sysid_ros.ros.parameters import FOREIGN, declared, parameters_of, require_known
 
     found: dict[str, Any] = {}
     for one in started:

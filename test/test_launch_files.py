@@ -12,8 +12,7 @@ from ros_launch import RosLaunch
 
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.processes import ARGUMENTS, SPACE_ARGUMENTS
-from sysid_ros.ros.node_help import parameters_of
-from sysid_ros.ros.parameters import declared
+from sysid_ros.ros.parameters import declared, parameters_of
 
 ROOT = Path(__file__).parents[1]
 FILES = {name: ROOT / "launch" / f"{name}.launch.py" for name in ("identify", "space_robot")}

@@ -194,7 +194,9 @@ def test_every_executable_has_an_entry_point_and_a_module(setup_arguments):
     for target in scripts.values():
         module, function = target.split(":")
         path = ROOT / (module.replace(".", "/") + ".py")
-        functions = {node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)}
+        body = ast.parse(path.read_text()).body
+        functions = {node.name for node in body if isinstance(node, ast.FunctionDef)}
+        functions |= {getattr(one, "id", "") for node in body if isinstance(node, ast.Assign) for one in node.targets}
         assert function in functions, target
 
 

@@ -44,13 +44,7 @@ def answer_structure(comparison: Comparison) -> Answer:
 def compare_description(
     text: str, model: str | None, settings: AnalysisSettings | None = None, options: MechanismOptions | None = None
 ) -> Comparison:
-    """Analyse the structure of the robot on ``robot_description``.
-
-    Args:
-        text: The URDF.
-        model: Settings of the arm, which say how it is mounted and which joints move; None for none.
-        settings: Measured quantities, motions, and unknown parameters.
-        options: Details missing in the URDF.
+    """Analyse the structure of the robot of a URDF, with the settings of an arm (mounting, moving joints) if given.
 
     Raises:
         SysidError: It cannot be analysed, or the settings are for another robot; the message names the fault.
@@ -68,12 +62,9 @@ class PayloadAnswers:
         self._targets: dict[str, PayloadIdentifiability] = {}
 
     def answer(self, estimate: ParameterEstimate, information: ArrayLike, with_advice: bool = True) -> Answer:
-        """Return the answer for the present data of the estimator.
+        """Return the answer for an estimate of the estimator, with its Gram matrix (10, 10) and advice on a motion.
 
-        Args:
-            estimate: Its estimate; bounds count where they are guaranteed.
-            information: Its Gram matrix, (10, 10).
-            with_advice: Whether to look for a motion that would determine the parameters the data do not.
+        Bounds count where they are guaranteed.
 
         Raises:
             ParameterOutOfRange: The target is unknown, or the information is of another arm.

@@ -27,7 +27,7 @@ from sysid_ros.core.common.errors import SysidError
 from sysid_ros.drivers.ros2_control.settings import Interface
 from sysid_ros.drivers.ros2_control.states import ControllerInfo, JointStates
 from sysid_ros.ros import qos
-from sysid_ros.ros.inbox import Inbox
+from sysid_ros.ros.subscriptions import Inbox
 
 NODE_NAME = "arm_driver_loop"
 _COMMANDING_ACTIVE = 4

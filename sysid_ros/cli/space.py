@@ -16,12 +16,11 @@ from sysid_ros.processes import SPACE_ARGUMENTS, ParameterValue, Spelling, resol
 from sysid_ros.reports.folders import make_results_directory
 from sysid_ros.space.core.assumptions import Assumptions
 from sysid_ros.space.core.identification import (
+    FloatingProgress,
     FreeFlyerIdentification,
     ObjectIdentification,
     ObjectSettings,
     ProcedureSettings,
-    Progress,
-    Stage,
     Task,
     estimate_free_flyer,
     estimate_held,
@@ -120,8 +119,8 @@ def _offline(options: argparse.Namespace) -> int:
         with watching(f"reading {path}") as watch:
             return select_motion(robot, read_free_flyer_recording(path, robot, watch))
 
-    def tell(progress: Progress) -> None:
-        display.update(progress.text, progress.share if progress.stage is Stage.BOUNDING else None)
+    def tell(progress: FloatingProgress) -> None:
+        display.update(progress.text, progress.progress or None)
 
     data = read(options.recording)
     if options.object is None:

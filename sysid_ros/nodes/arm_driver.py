@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from rcl_interfaces.msg import SetParametersResult
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
@@ -223,10 +224,7 @@ class ArmDriverNode(LifecycleNode):
             self._commands.change_faults(values)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the node until it is stopped; return the exit status."""
-    return spin_main(ArmDriverNode, argv)
-
+main = partial(spin_main, ArmDriverNode)
 
 if __name__ == "__main__":
     sys.exit(main())

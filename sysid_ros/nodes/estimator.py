@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 
 from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.node import Node
@@ -12,8 +13,7 @@ from rclpy.node import Node
 from sysid_msgs.msg import IdentifiabilityReport, SampleBatch
 from sysid_msgs.msg import ParameterEstimate as EstimateMessage
 from sysid_msgs.srv import ResetEstimator
-from sysid_ros.adapters.estimator.contact import ContactTopics
-from sysid_ros.adapters.estimator.parameters import EstimatorParameters
+from sysid_ros.adapters.estimator import ContactTopics, EstimatorParameters
 from sysid_ros.core.certification.authentication import key_from_environment
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.contact.monitor import ContactMonitor
@@ -23,12 +23,14 @@ from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.estimation.parameters.settings import PAYLOAD
 from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import Samples, estimate_to_message, report_to_message, samples_from_message
 from sysid_ros.ros.conversions.authentication import is_genuine, sign
+from sysid_ros.ros.conversions.estimate import estimate_to_message
+from sysid_ros.ros.conversions.identifiability import report_to_message
+from sysid_ros.ros.conversions.samples import Samples, samples_from_message
 from sysid_ros.ros.diagnostics import Level, diagnostic_message, hardware_id_of, name_of
 from sysid_ros.ros.node import create_timer, spin_main
 from sysid_ros.ros.parameters import ParameterServer
-from sysid_ros.ros.source import SingleSource, SourceReceiver
+from sysid_ros.ros.subscriptions import SourceReceiver
 
 _SAMPLES = "arm_driver/samples"
 CLOCK_STEP_NS = 60 * 10**9
@@ -58,7 +60,6 @@ class EstimatorNode(Node):
         if self._estimator.target.body:
             monitor = ContactMonitor(self._robot, self._estimator, values.contact)
             self._contact = ContactTopics(self, self._robot, monitor, values.tf_prefix)
-        self._source = SingleSource(self, _SAMPLES)
         self._key = key_from_environment()
         # Publisher and session of the samples that the estimate rests on; no session where they are not authentic.
         self._driver: tuple[bytes | None, str] | None = None
@@ -71,18 +72,14 @@ class EstimatorNode(Node):
         self._body_publisher = self.create_publisher(EstimateMessage, "~/body_estimate", qos.LATCHED)
         self._combinations_publisher = self.create_publisher(IdentifiabilityReport, "~/combinations", qos.LATCHED)
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", qos.DIAGNOSTICS)
-        receiver = SourceReceiver(self, SampleBatch, self._source, self._take_batch)
-        receiver.listen(self.create_subscription(SampleBatch, "arm_driver/samples", receiver, qos.SAMPLES, raw=True))
+        self._source = SourceReceiver(self, SampleBatch, "arm_driver/samples", self._take_batch, qos.SAMPLES).source
         self.create_service(ResetEstimator, "~/reset", self._reset)
         self._timer = create_timer(self, 1.0 / values.publish_rate, self._publish)
         create_timer(self, 1.0, self._publish_diagnostics)
-        self._config.on_change(lambda new: self._set_rate(new.publish_rate))
+        self._config.on_change(lambda new: setattr(self._timer, "timer_period_ns", round(1e9 / new.publish_rate)))
         target = self._estimator.target
         what = f"the {target.label}" if target.body else target.label
         self.get_logger().info(f"estimating {what} of {self._robot.name} with method {values.estimator.method}")
-
-    def _set_rate(self, rate: float) -> None:
-        self._timer.timer_period_ns = round(1e9 / rate)
 
     def _take_batch(self, batch: SampleBatch) -> None:
         is_authentic = self._key is None or is_genuine(batch, self._key)
@@ -164,16 +161,12 @@ class EstimatorNode(Node):
         try:
             self._robot.gripper_state(request.gripper)
             with_stated_mass(self._robot, request.mass, request.mass_tolerance)
+            self._source.release_if_silent()
+            if request.tare == ResetEstimator.Request.END_TARE:
+                self._estimator.end_tare()
         except SysidError as error:
             response.success, response.message = False, str(error)
             return response
-        self._source.release_if_silent()
-        if request.tare == ResetEstimator.Request.END_TARE:
-            try:
-                self._estimator.end_tare()
-            except SysidError as error:
-                response.success, response.message = False, str(error)
-                return response
         self._restart(request.reason or "asked to", request.gripper, (request.mass, request.mass_tolerance))
         if request.tare == ResetEstimator.Request.BEGIN_TARE:
             self._estimator.begin_tare()
@@ -206,10 +199,7 @@ class EstimatorNode(Node):
         self.get_logger().info(f"starting again: {reason}{state}{weighed}")
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the node until it is stopped; return the exit status."""
-    return spin_main(EstimatorNode, argv)
-
+main = partial(spin_main, EstimatorNode)
 
 if __name__ == "__main__":
     sys.exit(main())

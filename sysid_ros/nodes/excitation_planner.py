@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from rclpy.node import Node
@@ -17,7 +18,9 @@ from sysid_ros.core.excitation.model import ExcitationModel
 from sysid_ros.core.excitation.planner import ExcitationPlan, plan_excitation
 from sysid_ros.core.excitation.settings import PAYLOAD_TARGET, ExcitationSettings
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import estimate_from_message, joint_vector_from_message, trajectory_to_message
+from sysid_ros.ros.conversions.common import joint_vector_from_message
+from sysid_ros.ros.conversions.estimate import estimate_from_message
+from sysid_ros.ros.conversions.plans import trajectory_to_message
 from sysid_ros.ros.node import create_long_service, run_in_thread, spin_main, spin_while
 from sysid_ros.ros.parameters import ParameterServer, parameters_from
 from sysid_ros.ros.repeats import share_repeats
@@ -145,10 +148,7 @@ class ExcitationPlannerNode(Node):
         return status
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the node until it is stopped and return the exit status."""
-    return spin_main(ExcitationPlannerNode, argv)
-
+main = partial(spin_main, ExcitationPlannerNode)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -23,15 +23,13 @@ from sysid_msgs.srv import AnalyzeIdentifiability
 from sysid_ros.adapters.identifiability import Answer, PayloadAnswers, answer_structure, compare_description
 from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange, SysidError
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import (
-    InvalidMessage,
+from sysid_ros.ros.conversions.common import InvalidMessage, stamp_from_message
+from sysid_ros.ros.conversions.estimate import estimate_from_message, information_from_message
+from sysid_ros.ros.conversions.identifiability import (
     analysis_from_request,
-    estimate_from_message,
-    information_from_message,
     no_report,
     report_to_message,
     require_no_mechanism,
-    stamp_from_message,
 )
 from sysid_ros.ros.node import create_long_service, create_timer, run_in_thread, spin_main, spin_while, start_in_thread
 from sysid_ros.ros.parameters import ParameterServer, parameter

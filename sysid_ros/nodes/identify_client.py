@@ -16,8 +16,8 @@ from rclpy.node import Node
 
 from sysid_msgs.action import Identify
 from sysid_msgs.msg import DriverStatus, SimulationTruth
-from sysid_ros.adapters.identification.evidence import interval_of
 from sysid_ros.adapters.identification.monitor import find_timing_doubt
+from sysid_ros.adapters.identification.results import interval_of
 from sysid_ros.cli.exit_status import ExitStatus, endings
 from sysid_ros.cli.terminal import ProgressDisplay, hanging, mass_detail, next_step, result_summary, show
 from sysid_ros.core.certification.authentication import key_from_environment
@@ -31,7 +31,7 @@ from sysid_ros.reports.recordings.files import weighed
 from sysid_ros.reports.recordings.options import read_mass
 from sysid_ros.reports.result import EstimateHistory, IdentificationResult
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import estimate_from_message, truth_from_message
+from sysid_ros.ros.conversions.estimate import estimate_from_message, truth_from_message
 from sysid_ros.ros.goal_client import GoalClient, GoalLost, client_main
 
 _NOT_IDENTIFIED = (Identify.Result.NO_WINDOWS, Identify.Result.NOT_IDENTIFIED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from rclpy.node import Node
@@ -25,13 +26,9 @@ from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.model.mechanics import BodyPoses
 from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import (
-    certified_plan_from_message,
-    estimate_from_message,
-    joint_vector_from_message,
-    scene_from_message,
-    stamp_from_message,
-)
+from sysid_ros.ros.conversions.common import joint_vector_from_message, stamp_from_message
+from sysid_ros.ros.conversions.estimate import estimate_from_message
+from sysid_ros.ros.conversions.plans import certified_plan_from_message, scene_from_message
 from sysid_ros.ros.markers import MarkerBuilder, PlanCache, draw_plan, draw_scene
 from sysid_ros.ros.node import create_timer, spin_main
 from sysid_ros.ros.parameters import ParameterServer, parameter
@@ -261,10 +258,7 @@ class MonitorNode(Node):
         return sweep_spheres(self._robot, plan.trajectory, plan.scene, plan.certificate.tracking_bound, postures)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the node until it is stopped; return the exit status."""
-    return spin_main(MonitorNode, argv)
-
+main = partial(spin_main, MonitorNode)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 
-from sysid_ros.adapters.safe_planner.parameters import SafePlannerParameters
-from sysid_ros.adapters.safe_planner.requests import PlanRequests
+from sysid_ros.adapters.safe_planner.requests import PlanRequests, SafePlannerParameters
 from sysid_ros.adapters.safe_planner.scene import SceneFeed, SceneStore
 from sysid_ros.adapters.safe_planner.service import PlanService
 from sysid_ros.core.certification.authentication import key_from_environment
@@ -88,10 +88,7 @@ class SafePlannerNode(LifecycleNode):
             spin_while(self, lambda: service.searches.running > 0, CLOSE_TIMEOUT)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the node until it is stopped; return the exit status."""
-    return spin_main(SafePlannerNode, argv)
-
+main = partial(spin_main, SafePlannerNode)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -109,11 +109,9 @@ class Peers:
         return time.monotonic() - self._gone_since.get(name, math.inf) > GRACE
 
     def find_gone(self, *names: str, since: float = -math.inf) -> str | None:
-        """Return a sentence about the nodes that have gone; None if none has.
+        """Return a sentence about a node that has gone since a steady time [s]; None if none has.
 
-        Args:
-            names: The nodes.
-            since: Nodes that went before this steady time [s] do not count: they may be about to come back.
+        Nodes that went before may be about to come back.
         """
         name = next((name for name in names if self.is_gone(name) and self._gone_since[name] >= since), None)
         if name is None:

@@ -9,7 +9,7 @@ from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rclpy.node import Node
 from std_msgs.msg import Header
 
-from sysid_ros.ros.conversions import stamp_to_message
+from sysid_ros.ros.conversions.common import stamp_to_message
 
 
 class Level(Enum):
@@ -24,15 +24,7 @@ class Level(Enum):
 def diagnostic_message(
     stamp_ns: int, name: str, hardware_id: str, state: tuple[Level, str], values: Mapping[str, object]
 ) -> DiagnosticArray:
-    """Make one status for ``/diagnostics``.
-
-    Args:
-        stamp_ns: When [ns].
-        name: Its subject, see :func:`name_of`.
-        hardware_id: Which arm, see :func:`hardware_id_of`.
-        state: How good or bad it is, and the same in one sentence.
-        values: Numbers and texts beside it, the unit in the name.
-    """
+    """Make one status for ``/diagnostics``, for a name and hardware as below; the unit of a value is in its name."""
     texts = {key: f"{value:.6g}" if isinstance(value, float) else str(value) for key, value in values.items()}
     pairs = [KeyValue(key=key, value=text) for key, text in texts.items()]
     level, text = state
@@ -46,12 +38,6 @@ def name_of(node: Node, part: str) -> str:
 
 
 def hardware_id_of(node: Node, robot: str, address: str = "") -> str:
-    """Return which arm a status is about: two of one model differ in namespace, real ones in their address too.
-
-    Args:
-        node: The node that reports it.
-        robot: Name of the robot.
-        address: Address of its controller; empty where it has none.
-    """
+    """Return which arm a status is about: two of one model differ in namespace, real ones in their address too."""
     name = "/".join(filter(None, (node.get_namespace().strip("/"), robot)))
     return f"{name}@{address}" if address else name

@@ -111,12 +111,7 @@ class GoalClient:
         self._executor.shutdown(timeout_sec=1.0)
 
     def run(self, goal: Any, on_feedback: Callable[[Any], None], on_stop: Callable[[], None]) -> Any:
-        """Send a goal and return its result; cancel it on a request to stop.
-
-        Args:
-            goal: The goal.
-            on_feedback: Called with every feedback.
-            on_stop: Called before the goal is cancelled.
+        """Send a goal and return its result; cancel it on a request to stop, after a call of ``on_stop``.
 
         Raises:
             GoalLost: There is no result.

@@ -1,15 +1,19 @@
-"""RViz markers of the suite, all in the base frame of the arm."""
+"""Markers and transforms, for RViz and for recordings; markers are in the base frame of the arm."""
 
 from __future__ import annotations
 
 import textwrap
 from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 import pinocchio as pin
 from builtin_interfaces.msg import Time
-from geometry_msgs.msg import Point, Pose, Quaternion, Vector3
+from geometry_msgs.msg import Point, Pose, Quaternion, Transform, TransformStamped, Vector3
 from numpy.typing import ArrayLike, NDArray
+from rclpy.node import Node
+from rclpy.serialization import serialize_message
 from std_msgs.msg import ColorRGBA, Header
 from visualization_msgs.msg import Marker, MarkerArray
 
@@ -19,6 +23,62 @@ from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.collision.swept import Nearest, SweptSpheres
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.model.inertia import bound_com, compute_inertia_ellipsoid, is_physically_consistent
+from sysid_ros.core.model.links import LinkPose
+from sysid_ros.ros import qos
+from sysid_ros.ros.conversions.common import stamp_to_message
+
+try:
+    from tf2_msgs.msg import TFMessage
+except ImportError:  # on a machine without ROS there is no listener
+    TFMessage = None
+
+
+TRANSFORMS, FIXED_TRANSFORMS, TRANSFORM_TYPE = "/tf", "/tf_static", "tf2_msgs/msg/TFMessage"
+"""Topics of transforms, and the type of their messages."""
+RECORDED_PERIOD_NS = 40_000_000
+"""Time between two transforms of a frame in a recording [ns]."""
+
+Write = Callable[[str, str, Any, int], object]
+"""Takes topic, type, message (or a mapping of its fields) and stamp [ns]: writes into a recording."""
+
+
+def contents_of(message: Any) -> Any:
+    """Return a message as a recording takes it: serialized, but for a mapping of fields, which stays as it is."""
+    return message if isinstance(message, dict) else serialize_message(message)
+
+
+def transforms_of(poses: Iterable[LinkPose], stamp_ns: int) -> list[TransformStamped]:
+    """Return poses of links as transforms, with a stamp [ns]."""
+    transforms = []
+    for pose in poses:
+        x, y, z = map(float, pose.translation)
+        a, b, c, w = map(float, pin.Quaternion(pose.rotation).normalized().coeffs())
+        transform = Transform(translation=Vector3(x=x, y=y, z=z), rotation=Quaternion(x=a, y=b, z=c, w=w))
+        header = Header(stamp=stamp_to_message(stamp_ns), frame_id=pose.parent)
+        transforms.append(TransformStamped(header=header, child_frame_id=pose.child, transform=transform))
+    return transforms
+
+
+def write_transforms(write: Write, topic: str, poses: Iterable[LinkPose], stamp_ns: int) -> None:
+    """Write poses of links, with a stamp [ns], as transforms of ``/tf`` or ``/tf_static``."""
+    write(topic, TRANSFORM_TYPE, {"transforms": transforms_of(poses, stamp_ns)}, stamp_ns)
+
+
+class TransformBroadcaster:
+    """Publishes poses on ``/tf``; does nothing where tf2 is not installed."""
+
+    def __init__(self, node: Node):
+        self._publisher = None if TFMessage is None else node.create_publisher(TFMessage, "/tf", qos.JOINT_STATES)
+
+    def send(self, header: Header, child_frame_id: str, pose: Pose) -> None:
+        """Publish the pose of the frame ``child_frame_id`` in the frame of the header."""
+        if self._publisher is None:
+            return
+        place = pose.position
+        transform = Transform(translation=Vector3(x=place.x, y=place.y, z=place.z), rotation=pose.orientation)
+        stamped = TransformStamped(header=header, child_frame_id=child_frame_id, transform=transform)
+        self._publisher.publish(TFMessage(transforms=[stamped]))
+
 
 Array = NDArray[np.float64]
 
@@ -96,10 +156,7 @@ class MarkerBuilder:
     def add_payload(self, estimate: ParameterEstimate, rotation: ArrayLike, origin: ArrayLike) -> None:
         """Add the payload: inertia ellipsoid, CoM, the box its CoM certainly lies in, and its mass in words.
 
-        Args:
-            estimate: The estimate.
-            rotation: (3, 3) rotation of the frame of the last joint in the base frame.
-            origin: (3,) its origin [m].
+        ``rotation`` (3, 3) and ``origin`` (3,) [m] are the frame of the last joint in the base frame.
         """
         rotation, origin = np.asarray(rotation, dtype=float), np.asarray(origin, dtype=float)
         lower, upper = com_bounds(estimate)
@@ -162,13 +219,7 @@ ABOVE = 0.25
 
 
 def draw_scene(builder: MarkerBuilder, scene: Scene, fault: str | None = None) -> None:
-    """Obstacles with their names, and the ground.
-
-    Args:
-        builder: Takes the markers.
-        scene: What surrounds the arm.
-        fault: Why the scene is not known, with the last known one drawn in red; None if it is known.
-    """
+    """Draw obstacles with their names, and the ground; in red the last known scene where it is not known by a fault."""
     namespace = "obstacles" if fault is None else "obstacles_unknown"
     top = 1.2
     for obstacle in scene.obstacles:
@@ -189,15 +240,7 @@ def draw_scene(builder: MarkerBuilder, scene: Scene, fault: str | None = None) -
 def draw_plan(
     builder: MarkerBuilder, path: Array, swept: SweptSpheres | None, certificate: Certificate, title: str
 ) -> None:
-    """Draw a plan: path of the tool, room it takes, place of the smallest distance, margins of its certificate.
-
-    Args:
-        builder: Takes the markers.
-        path: Points of the tool, (N, 3) [m].
-        swept: The room it takes; None leaves it out.
-        certificate: Its certificate.
-        title: First line of the text.
-    """
+    """Draw a plan: path of the tool (N, 3) [m], swept room if given, smallest distance, and margins below a title."""
     builder.add_path("plan", path)
     top = float(path[:, 2].max())
     if swept is not None and swept.centers.size:

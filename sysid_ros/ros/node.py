@@ -9,6 +9,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -20,11 +21,8 @@ from rclpy.clock import Clock, ClockType
 from rclpy.executors import Executor, ExternalShutdownException, SingleThreadedExecutor
 from rclpy.lifecycle import LifecycleNode, TransitionCallbackReturn
 from rclpy.node import Node
-from rclpy.publisher import Publisher
-from rclpy.qos import QoSProfile
 from rclpy.service import Service
 from rclpy.signals import SignalHandlerOptions
-from rclpy.subscription import Subscription
 from rclpy.task import Future
 from rclpy.timer import Timer
 from rclpy.utilities import remove_ros_args
@@ -33,7 +31,7 @@ from sysid_msgs.action import Identify
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.common.interrupts import Interrupts
 from sysid_ros.ros.alive import Waker, announce
-from sysid_ros.ros.node_help import node_parser
+from sysid_ros.ros.parameters import node_parser
 
 T = TypeVar("T")
 
@@ -163,84 +161,57 @@ class ClockWatch:
 
 
 def create_timer(node: Node, period: float, callback: Callable[[], None]) -> Timer:
-    """Call something again and again by steady time.
+    """Call a function every ``period`` [s] by steady time.
 
     By default the timers of a node follow its clock, and stop while a simulation pauses or until a clock that was set
     back has caught up; heartbeats, samples and statuses must go on.
-
-    Args:
-        node: The node.
-        period: Time between two calls [s].
-        callback: The function to call.
     """
     return node.create_timer(period, callback, clock=Clock(clock_type=ClockType.STEADY_TIME))
 
 
 def create_long_service(node: Node, service_type: type, name: str, callback: Callable[..., Any]) -> Service:
-    """Offer a service whose ``async`` callback awaits long work.
+    """Offer a service whose callback, ``async def callback(request, response)``, awaits long work.
 
     The node's default callback group runs one callback at a time, awaiting ones included: there, the awaiting callback
     would keep out every timer, subscription and answer it waits for. Here a second call comes in while the first one
     awaits, and the callback can refuse it.
-
-    Args:
-        node: The node.
-        service_type: Type of the service.
-        name: Name of the service.
-        callback: ``async def callback(request, response)`` that returns the response.
     """
     return node.create_service(service_type, name, callback, callback_group=ReentrantCallbackGroup())
 
 
 class Interfaces:
-    """Interfaces that a node offers for some time: topics, services and timers, destroyed together."""
+    """Interfaces that a node offers for some time: topics, services and timers, destroyed together.
+
+    They are made as with the node itself, ``create_publisher(...)`` for instance; timers by :func:`create_timer` and
+    long services by :func:`create_long_service`.
+    """
 
     def __init__(self, node: Node):
         self._node = node
-        self._made: list[tuple[Callable[[Any], object], Any]] = []
+        self._made: list[Callable[[], object]] = []
 
-    def create_publisher(self, kind: type, name: str, profile: QoSProfile | int) -> Publisher[Any]:
-        """See :meth:`Node.create_publisher`."""
-        return self._keep(self._node.destroy_publisher, self._node.create_publisher(kind, name, profile))
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        """Return what makes an interface and keeps it."""
+        ours: dict[str, Any] = {"create_timer": create_timer, "create_long_service": create_long_service}
+        own = ours.get(name)
+        make = getattr(self._node, name) if own is None else partial(own, self._node)
+        destroy = getattr(self._node, name.replace("create_", "destroy_").replace("long_", ""))
 
-    def create_subscription(
-        self, kind: type, name: str, callback: Callable[..., None], profile: QoSProfile | int, **options: Any
-    ) -> Subscription[Any]:
-        """See :meth:`Node.create_subscription`."""
-        made = self._node.create_subscription(kind, name, callback, profile, **options)
-        self._keep(self._node.destroy_subscription, made)
-        return made
+        def create(*words: Any, **options: Any) -> Any:
+            made = make(*words, **options)
+            self._made.append(partial(destroy, made))
+            return made
 
-    def create_service(self, kind: type, name: str, callback: Callable[..., Any]) -> None:
-        """See :meth:`Node.create_service`."""
-        self._keep(self._node.destroy_service, self._node.create_service(kind, name, callback))
-
-    def create_long_service(self, kind: type, name: str, callback: Callable[..., Any]) -> None:
-        """See :func:`create_long_service`."""
-        self._keep(self._node.destroy_service, create_long_service(self._node, kind, name, callback))
-
-    def create_timer(self, period: float, callback: Callable[[], None]) -> None:
-        """See :func:`create_timer`."""
-        self._keep(self._node.destroy_timer, create_timer(self._node, period, callback))
+        return create
 
     def destroy(self) -> None:
         """Destroy everything that was made, the last first; doing so twice is harmless."""
         while self._made:
-            destroy, thing = self._made.pop()
-            destroy(thing)
-
-    def _keep(self, destroy: Callable[[Any], object], thing: T) -> T:
-        self._made.append((destroy, thing))
-        return thing
+            self._made.pop()()
 
 
 def end_goal(handle: ServerGoalHandle, result: T) -> T:
-    """End a goal of an action as its result says, and return the result.
-
-    Args:
-        handle: The goal.
-        result: Its result, with an ``error_code`` by the numbers of ``Identify``.
-    """
+    """End a goal of an action as the ``error_code`` of its result says, and return the result."""
     code = cast(Any, result).error_code
     if code == Identify.Result.NONE:
         handle.succeed()
@@ -252,13 +223,7 @@ def end_goal(handle: ServerGoalHandle, result: T) -> T:
 
 
 def spin_until(executor: Executor, condition: Callable[[], bool], seconds: float) -> bool:
-    """Spin until a condition holds; return whether it does within the time.
-
-    Args:
-        executor: Spins nowhere else.
-        condition: Polled.
-        seconds: How long at most [s].
-    """
+    """Spin an executor, which spins nowhere else, until a condition holds; return whether it does in time [s]."""
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() >= end:
@@ -268,13 +233,7 @@ def spin_until(executor: Executor, condition: Callable[[], bool], seconds: float
 
 
 def spin_while(node: Node, condition: Callable[[], bool], seconds: float) -> None:
-    """Spin a node that is about to end for as long as a condition holds, so that running callbacks can end in order.
-
-    Args:
-        node: The node, whose executor does not spin elsewhere any more.
-        condition: Spin while it holds.
-        seconds: How long at most [s].
-    """
+    """Spin a node that is about to end while a condition holds, for some time [s] at most: callbacks end in order."""
     end = time.monotonic() + seconds
     while condition() and node.executor is not None and time.monotonic() < end:
         node.executor.spin_once(timeout_sec=_POLL_SECONDS)
@@ -286,21 +245,12 @@ async def run_in_thread(node: Node, work: Callable[[], T]) -> T:
     The executor goes on serving subscriptions, services and cancel requests meanwhile; the awaiting callback must
     belong to an action or to a service made with :func:`create_long_service`. An error of the work is raised
     where it is awaited.
-
-    Args:
-        node: The node whose executor awaits the result.
-        work: Called once, in a thread of its own.
     """
     return cast(T, await start_in_thread(node, work))
 
 
 def start_in_thread(node: Node, work: Callable[[], T]) -> Future:
-    """Start long work beside the executor and return a future of its result.
-
-    Args:
-        node: The node whose executor runs the callbacks of the future.
-        work: Called once, in a thread of its own.
-    """
+    """Start long work in a thread and return a future of its result, for the executor of a node."""
     future: Future = Future(executor=node.executor)
 
     def run() -> None:

@@ -1,4 +1,4 @@
-"""Node parameters, declared and checked in one place and derived from the settings they reach.
+"""Node parameters, declared and checked in one place and derived from the settings they reach; ``--help`` of nodes.
 
 The parameters of a node are a frozen dataclass that derives from :class:`NodeParameters`. Its fields are made with
 
@@ -11,17 +11,21 @@ The parameters of a node are a frozen dataclass that derives from :class:`NodePa
 
 from __future__ import annotations
 
+import inspect
 import sys
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
+from functools import partial
+from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor, SetParametersResult
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 
+from sysid_ros.core.common.command_line import ENDINGS, CommandParser
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.common.settings import Setting, describe_fields, per_class, settings_of
 
@@ -162,16 +166,6 @@ def parameter_like(kind: type[Any], name: str, *, read_only: bool = False) -> An
     return field(default=plain, metadata={_OWN: (settings_of(kind)[name], read_only)})
 
 
-@dataclass(frozen=True)
-class _Group:
-    kind: type[Any]
-    rename: Mapping[str, str]
-    prefix: str
-    note: str
-    computed: tuple[str, ...]
-    read_only: bool
-
-
 def parameters_from(
     kind: type[Any],
     *,
@@ -193,8 +187,10 @@ def parameters_from(
         computed: Settings the node computes from other parameters; they have none of their own.
         read_only: Whether they can only be given at the start of the node.
     """
-    group = _Group(kind, rename or {}, prefix, note, tuple(computed), read_only)
-    return field(default=kind(**(defaults or {})), metadata={_GROUP: group})
+    declare = partial(
+        _declared_from, kind=kind, rename=rename or {}, prefix=prefix, note=note, computed=computed, read_only=read_only
+    )
+    return field(default=kind(**(defaults or {})), metadata={_GROUP: declare})
 
 
 @dataclass(frozen=True)
@@ -265,7 +261,7 @@ def declared(kind: type[NodeParameters]) -> dict[str, NodeParameter]:
             info = replace(info, description=described.get(one.name, info.description))
             found.append(NodeParameter(one.name, hints[one.name], one.default, info, read_only))
         else:
-            found += _declared_from(one.metadata[_GROUP], one.name, one.default)
+            found += one.metadata[_GROUP](one.name, one.default)
     names = [one.name for one in found]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -275,29 +271,37 @@ def declared(kind: type[NodeParameters]) -> dict[str, NodeParameter]:
     return dict(zip(names, found, strict=True))
 
 
-def _declared_from(group: _Group, field_name: str, defaults: Any) -> list[NodeParameter]:
-    hints = typing.get_type_hints(group.kind)
-    known = settings_of(group.kind)
-    misspelt = sorted({*group.rename, *group.computed} - set(known))
+def _declared_from(
+    field_name: str,
+    defaults: Any,
+    kind: type[Any],
+    rename: Mapping[str, str],
+    prefix: str,
+    note: str,
+    computed: Sequence[str],
+    read_only: bool,
+) -> list[NodeParameter]:
+    hints, known = typing.get_type_hints(kind), settings_of(kind)
+    misspelt = sorted({*rename, *computed} - set(known))
     if misspelt:
-        raise TypeError(f"{group.kind.__name__} has no settings {', '.join(misspelt)}")
+        raise TypeError(f"{kind.__name__} has no settings {', '.join(misspelt)}")
     found = []
     for name, info in known.items():
-        if info.library_only or name in group.computed:
+        if info.library_only or name in computed:
             continue
         default, value_type = getattr(defaults, name), hints[name]
         enumeration = type(default) if isinstance(default, Enum) else None
-        if group.note:
+        if note:
             text = info.description
             text = text[0].lower() + text[1:] if text[1:2].islower() else text
-            info = replace(info, description=group.note + text)
+            info = replace(info, description=note + text)
         found.append(
             NodeParameter(
-                name=group.rename.get(name, group.prefix + name),
+                name=rename.get(name, prefix + name),
                 value_type=value_type if enumeration is None else str,
                 default=default if enumeration is None else default.value,
                 setting=info,
-                read_only=group.read_only,
+                read_only=read_only,
                 group=field_name,
                 target=name,
                 enumeration=enumeration,
@@ -354,3 +358,48 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (bool, int, float, str)):
         return value
     return () if list(value) == [""] else tuple(value)
+
+
+def parameters_of(module: ModuleType) -> type[NodeParameters]:
+    """Return the class of parameters of a node module, defined there or in its part of ``sysid_ros.adapters``.
+
+    Raises:
+        LookupError: There is none, or more than one.
+    """
+    homes = (module.__name__, f"{module.__package__}.".replace(".nodes.", ".adapters."))
+    kinds = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, NodeParameters) and value.__module__.startswith(homes)
+    ]
+    if len(kinds) != 1:
+        raise LookupError(f"{module.__name__} defines {len(kinds)} classes of parameters; needed: 1")
+    return kinds[0]
+
+
+def node_parser(node_class: Callable[[], Node], program: str) -> CommandParser:
+    """Return the parser of a node's command line without the arguments of ROS: it accepts only ``--help``."""
+    about = (inspect.getdoc(node_class) or "A node.").split("\n\n")[0]
+    try:
+        known = list(declared(parameters_of(sys.modules[node_class.__module__])).values())
+    except LookupError:
+        known = []
+    lines = [_describe(one) for one in known]
+    parts = [about, "It runs until Ctrl-C. Parameters are given after --ros-args:"]
+    parts += ["\n".join(["parameters:", *lines])] if lines else []
+    first = next((f"{one.name}:={one.default}" for one in known if one.default not in ("", ())), "use_sim_time:=true")
+    return CommandParser(
+        prog=program,
+        usage=f"{program} [-h] [--ros-args -p NAME:=VALUE --params-file FILE ...]",
+        description="\n\n".join(parts),
+        examples=(f"ros2 run sysid_ros {program} --ros-args -p {first}",),
+        endings=ENDINGS,
+        allow_abbrev=False,
+    )
+
+
+def _describe(one: NodeParameter) -> str:
+    unit = one.setting.unit
+    default = ",".join(map(str, one.default)) if isinstance(one.default, tuple) else one.default
+    shown = f"{str(default).lower() if isinstance(default, bool) else default}{f' {unit}' if unit.strip('-') else ''}"
+    return f"  {one.name} ({shown}): {one.setting.description}" if shown else f"  {one.name}: {one.setting.description}"

@@ -80,13 +80,7 @@ class ServiceCaller:
         return set(names) <= set(self._kinds[kind].Request.get_fields_and_field_types())
 
     def call(self, kind: str, name: str, fields: Mapping[str, object], advice: str = "see the log of its node") -> Any:
-        """Call a service and return its answer.
-
-        Args:
-            kind: Type of the service.
-            name: Its name.
-            fields: Those of the request that are not their defaults.
-            advice: What to do where it fails.
+        """Call a service and return its answer; ``fields`` differ from the defaults of its request.
 
         Raises:
             SysidError: Nobody offers it.
@@ -125,11 +119,7 @@ class ServiceCaller:
 
 
 def fill_message(message: Any, fields: Mapping[str, object]) -> Any:
-    """Fill a message from plain values and return it.
-
-    Args:
-        message: Any message.
-        fields: Values by field: a mapping for a message, a list for a sequence.
+    """Fill a message from plain values by field, a mapping for a message, a list for a sequence; return the message.
 
     Raises:
         ParameterOutOfRange: There is no such field.

@@ -44,13 +44,7 @@ class ServiceFailed(SysidError):
 
 
 def nobody_offers(name: str, seconds: float, nodes: Sequence[str]) -> SysidError:
-    """Return the error of a service without a server.
-
-    Args:
-        name: Name of the service.
-        seconds: How long was waited [s].
-        nodes: Nodes seen meanwhile.
-    """
+    """Return the error of a service without a server after some seconds, with the nodes seen meanwhile."""
     server = name.rpartition("/")[0]
     advice = (
         "Start the node, or check namespace and ROS_DOMAIN_ID. A node that a signal has stopped (Ctrl-Z, SIGSTOP) "
@@ -63,15 +57,7 @@ def nobody_offers(name: str, seconds: float, nodes: Sequence[str]) -> SysidError
 
 
 def no_messages(node: Node, topic: str, what: str, seconds: float, profile: QoSProfile) -> SysidError:
-    """Make the error for a topic that stays silent, with the publishers that are there.
-
-    Args:
-        node: The node that listens.
-        topic: Name of the topic as subscribed.
-        what: The expected messages.
-        seconds: How long was waited [s].
-        profile: QoS of the subscription.
-    """
+    """Make the error for a topic without the expected messages (``what``) for some seconds, with its publishers."""
     full_name = node.resolve_topic_name(topic)
     infos = node.get_publishers_info_by_topic(full_name)
     # Discovery does not carry the depth.
@@ -111,13 +97,7 @@ def wait_until(condition: Callable[[], bool], seconds: float, is_cancelled: Call
 def wait_for_service(
     node: Node, client: Client, seconds: float, is_cancelled: Callable[[], bool] = lambda: False
 ) -> None:
-    """Wait until a server offers a service.
-
-    Args:
-        node: The node of the client.
-        client: The client.
-        seconds: How long to wait [s].
-        is_cancelled: Ends the waiting early.
+    """Wait for some seconds until a server offers a service.
 
     Raises:
         SysidError: There is none.
@@ -140,16 +120,8 @@ def call_service(
 
     Soon after a node has started, a server may not know yet where to send its answer; the middleware then drops it.
 
-    Args:
-        node: The node of the client.
-        client: The client.
-        request: The request.
-        seconds: How long to wait for the service, and again for its answer [s].
-        is_cancelled: Ends the waiting early.
-        repeat_after: Time without an answer after which the request is repeated [s]; only for idempotent services.
-
-    Returns:
-        The response.
+    ``seconds`` count for the service, and again for its answer; without one for ``repeat_after`` [s] the request is
+    repeated, which only idempotent services allow.
 
     Raises:
         SysidError: No server offers the service.

@@ -6,7 +6,6 @@ between the bodies, which leave the momentum alone.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -56,8 +55,10 @@ class FloatingState:
     v: Array
 
 
-class SimulatedFreeFlyer(ABC):
-    """A free-flying robot that starts in its home posture, with joints and wheels at rest.
+class ConservationSimulation:
+    """A robot that starts at home, with joints and wheels at rest, which follow exactly; the momentum stays.
+
+    Masses enter by their momentum only, so they need not belong to rigid bodies: the paper's robot is of this kind.
 
     Args:
         robot: The robot.
@@ -66,7 +67,7 @@ class SimulatedFreeFlyer(ABC):
         momentum: Momentum at the start, about the origin of the base, (6,) [kg m/s, kg m^2/s].
     """
 
-    usual_timestep: ClassVar[float]
+    usual_timestep: ClassVar[float] = 0.01
 
     def __init__(
         self, robot: FreeFlyer, parameters: ArrayLike, timestep: float | None = None, momentum: ArrayLike = (0.0,) * 6
@@ -78,13 +79,9 @@ class SimulatedFreeFlyer(ABC):
         self.parameters = np.asarray(parameters, dtype=float)
         rest = np.zeros(robot.n + robot.wheels.count)
         angles = np.concatenate([robot.home, np.zeros(robot.wheels.count)])
-        total = np.array(momentum, dtype=float)
-        state = FloatingState(0.0, np.eye(3), np.zeros(3), self.twist_with(total, angles, rest), angles, rest)
-        self._begin(state, total)
-
-    @abstractmethod
-    def _begin(self, state: FloatingState, momentum: Array) -> None:
-        """Take over the state at the start and its momentum, (6,)."""
+        self._total = np.array(momentum, dtype=float)
+        twist = self.twist_with(self._total, angles, rest)
+        self._state = FloatingState(0.0, np.eye(3), np.zeros(3), twist, angles, rest)
 
     def twist_with(self, momentum: ArrayLike, q: Array, v: Array) -> Array:
         """Compute the twist of the base at joints and wheels (n + W,) that gives a momentum in its axes, (6,)."""
@@ -94,22 +91,35 @@ class SimulatedFreeFlyer(ABC):
         twist: Array = compute_base_twist(self.robot.tree, self.parameters, q[None, :n], v[None, :n], left)[0]
         return twist
 
-    @abstractmethod
     def change(self, parameters: ArrayLike) -> None:
         """Change the inertial parameters of the robot, (10 B,), at unchanged velocities.
 
         Raises:
             NotPhysicallyConsistent: A body cannot have them.
         """
+        self.parameters = np.asarray(parameters, dtype=float)
+        self._total = self.momentum()
 
     @property
-    @abstractmethod
     def state(self) -> FloatingState:
         """The present state."""
+        return self._state
 
-    @abstractmethod
     def step(self, q: Array, v: Array, a: Array) -> None:
-        """Advance to these positions, rates and accelerations of joints and wheels after a step, (n + W,) each."""
+        """Advance to these positions, rates and accelerations of joints and wheels after a step, (n + W,) each.
+
+        The pose follows by the trapezoidal rule.
+        """
+        before = self._state
+        rotation, position = before.rotation, before.position
+        times = np.array([0.0, self.timestep])
+        for _ in range(_POSE_STEPS if np.any(self._total) else 1):
+            linear, angular = self._total[:3], self._total[3:] - np.cross(position, self._total[:3])
+            twist = self.twist_with(np.concatenate([rotation.T @ linear, rotation.T @ angular]), q, v)
+            rotation = before.rotation @ integrate_rotations(times, np.stack([before.twist[3:], twist[3:]]))[1]
+            shift = 0.5 * self.timestep * (before.rotation @ before.twist[:3] + rotation @ twist[:3])
+            position = before.position + shift
+        self._state = FloatingState(before.time + self.timestep, rotation, position, twist, np.array(q), np.array(v))
 
     def momentum(self) -> Array:
         """Compute the momentum of robot and wheels in inertial axes, about the inertial origin, (6,).
@@ -125,42 +135,7 @@ class SimulatedFreeFlyer(ABC):
         return np.concatenate([linear, state.rotation @ own[3:] + np.cross(state.position, linear)])
 
 
-class ConservationSimulation(SimulatedFreeFlyer):
-    """Joints and wheels follow exactly; the base moves so that the momentum stays.
-
-    Masses enter by their momentum only, so they need not be those of rigid bodies: the paper's robot is of this kind.
-    """
-
-    usual_timestep = 0.01
-
-    def _begin(self, state: FloatingState, momentum: Array) -> None:
-        self._state, self._total = state, momentum
-
-    @property
-    def state(self) -> FloatingState:
-        """See :attr:`SimulatedFreeFlyer.state`."""
-        return self._state
-
-    def change(self, parameters: ArrayLike) -> None:
-        """See :meth:`SimulatedFreeFlyer.change`."""
-        self.parameters = np.asarray(parameters, dtype=float)
-        self._total = self.momentum()
-
-    def step(self, q: Array, v: Array, a: Array) -> None:
-        """See :meth:`SimulatedFreeFlyer.step`; the pose by the trapezoidal rule."""
-        before = self._state
-        rotation, position = before.rotation, before.position
-        times = np.array([0.0, self.timestep])
-        for _ in range(_POSE_STEPS if np.any(self._total) else 1):
-            linear, angular = self._total[:3], self._total[3:] - np.cross(position, self._total[:3])
-            twist = self.twist_with(np.concatenate([rotation.T @ linear, rotation.T @ angular]), q, v)
-            rotation = before.rotation @ integrate_rotations(times, np.stack([before.twist[3:], twist[3:]]))[1]
-            shift = 0.5 * self.timestep * (before.rotation @ before.twist[:3] + rotation @ twist[:3])
-            position = before.position + shift
-        self._state = FloatingState(before.time + self.timestep, rotation, position, twist, np.array(q), np.array(v))
-
-
-class MujocoSimulation(SimulatedFreeFlyer):
+class MujocoSimulation(ConservationSimulation):
     """Rigid bodies in MuJoCo, without gravity and contacts.
 
     Raises:
@@ -169,16 +144,19 @@ class MujocoSimulation(SimulatedFreeFlyer):
 
     usual_timestep = 0.002
 
-    def _begin(self, state: FloatingState, momentum: Array) -> None:
-        self._model = build_mujoco_free_flyer(self.robot, self.parameters, self.timestep)
+    def __init__(
+        self, robot: FreeFlyer, parameters: ArrayLike, timestep: float | None = None, momentum: ArrayLike = (0.0,) * 6
+    ):
+        super().__init__(robot, parameters, timestep, momentum)
+        self._model = build_mujoco_free_flyer(robot, self.parameters, self.timestep)
         self._data = mujoco.MjData(self._model)
         # At the start inertial axes are the base's.
-        self._data.qpos[7:], self._data.qvel[:6] = state.q, state.twist
+        self._data.qpos[7:], self._data.qvel[:6] = self._state.q, self._state.twist
         mujoco.mj_forward(self._model, self._data)
         self._inertia, self._units = np.zeros((self._model.nv, self._model.nv)), np.eye(self._model.nv)
 
     def change(self, parameters: ArrayLike) -> None:
-        """See :meth:`SimulatedFreeFlyer.change`."""
+        """See :meth:`ConservationSimulation.change`."""
         model = build_mujoco_free_flyer(self.robot, np.asarray(parameters, dtype=float), self.timestep)
         data = mujoco.MjData(model)
         data.time, data.qpos[:], data.qvel[:] = self._data.time, self._data.qpos, self._data.qvel
@@ -187,7 +165,7 @@ class MujocoSimulation(SimulatedFreeFlyer):
 
     @property
     def state(self) -> FloatingState:
-        """See :attr:`SimulatedFreeFlyer.state`."""
+        """See :attr:`ConservationSimulation.state`."""
         data = self._data
         w, x, y, z = data.qpos[3:7]
         rotation = pin.Quaternion(w, x, y, z).toRotationMatrix()
@@ -198,7 +176,7 @@ class MujocoSimulation(SimulatedFreeFlyer):
         )
 
     def step(self, q: Array, v: Array, a: Array) -> None:
-        """See :meth:`SimulatedFreeFlyer.step`: torques bring the joints there while the base floats."""
+        """See :meth:`ConservationSimulation.step`: torques bring the joints there while the base floats."""
         data, h = self._data, self.timestep
         mujoco.mj_fwdPosition(self._model, data)
         mujoco.mj_fwdVelocity(self._model, data)
@@ -263,7 +241,7 @@ def build_mujoco_free_flyer(robot: FreeFlyer, parameters: ArrayLike, timestep: f
 
 def simulate_free_flyer(
     robot: FreeFlyer, parameters: ArrayLike, momentum: ArrayLike = (0.0,) * 6
-) -> SimulatedFreeFlyer:
+) -> ConservationSimulation:
     """Return the possible simulation of a robot: MuJoCo for rigid bodies, else conservation of momentum."""
     try:
         return MujocoSimulation(robot, parameters, momentum=momentum)

@@ -18,8 +18,8 @@ from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.model.mechanics import BodyPoses
 from sysid_ros.core.model.robot import tool_transform
 from sysid_ros.reports.recordings.recording import RecordingWriter
-from sysid_ros.ros.transforms import FIXED_TRANSFORMS, RECORDED_PERIOD_NS, TRANSFORMS
-from sysid_ros.space.adapters.pictures import FloatingPictures
+from sysid_ros.ros.markers import FIXED_TRANSFORMS, RECORDED_PERIOD_NS, TRANSFORMS
+from sysid_ros.space.adapters.messages import FloatingPictures
 from sysid_ros.space.core.robot import load_free_flyer
 
 START = 1_700_000_000_000_000_000

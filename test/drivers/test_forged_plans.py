@@ -25,7 +25,7 @@ from sysid_ros.drivers.gate import Authenticator, Conditions, OfferedPlan, PlanG
 from sysid_ros.drivers.loop_types import LoopModel, LoopRefusal, RefusalCode
 from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.drivers.proof import ProofServer
-from sysid_ros.ros.conversions import authentication_from_message, certified_from_message, certified_to_message
+from sysid_ros.ros.conversions.plans import authentication_from_message, certified_from_message, certified_to_message
 
 STEADY = 50.0
 KEY, OTHER_KEY = AuthenticationKey(b"k" * 32), AuthenticationKey(b"x" * 32)

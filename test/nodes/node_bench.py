@@ -28,7 +28,9 @@ from sysid_ros.core.certification.assumptions import box_hash, robot_hash
 from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.loop_types import LoopModel
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import certified_to_message, samples_to_message, scene_to_message, stamp_from_message
+from sysid_ros.ros.conversions.common import stamp_from_message
+from sysid_ros.ros.conversions.plans import certified_to_message, scene_to_message
+from sysid_ros.ros.conversions.samples import samples_to_message
 from sysid_ros.ros.waiting import call_service, wait_until
 
 PATIENCE = 60.0

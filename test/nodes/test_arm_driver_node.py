@@ -26,7 +26,8 @@ from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.drivers.pacing import Scheduling
 from sysid_ros.nodes.arm_driver import ArmDriverNode, ArmDriverParameters
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import certified_to_message, estimate_to_message, scene_to_message
+from sysid_ros.ros.conversions.estimate import estimate_to_message
+from sysid_ros.ros.conversions.plans import certified_to_message, scene_to_message
 from sysid_ros.ros.diagnostics import Level
 from sysid_ros.ros.waiting import wait_until
 

@@ -8,15 +8,15 @@ import pytest
 
 from sysid_msgs.action import Identify
 from sysid_ros.adapters.identification import goals
-from sysid_ros.adapters.identification.evidence import (
+from sysid_ros.adapters.identification.monitor import Records
+from sysid_ros.adapters.identification.results import (
+    Evidence,
     EvidenceSource,
     add_evidence,
     ask_settings,
     interval_of,
     samples_of_estimate,
 )
-from sysid_ros.adapters.identification.files import Evidence
-from sysid_ros.adapters.identification.monitor import Records
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.estimation.hypotheses import Assumption, Explanation, Hypothesis
 from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode
@@ -25,7 +25,7 @@ from sysid_ros.core.estimation.point.statistics import compute_statistical_inter
 from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.core.procedure import IdentificationErrorCode, IdentificationFailed
 from sysid_ros.reports.result import collect_rows
-from sysid_ros.ros.conversions import Samples
+from sysid_ros.ros.conversions.samples import Samples
 from sysid_ros.ros.parameters import declared
 
 COUNT = 2000
@@ -109,17 +109,17 @@ def test_samples_that_come_after_their_estimate_are_waited_for(robot, parts, est
         return condition()
 
     goal = SimpleNamespace(
-        _monitor=monitor, _robot=robot, _is_cancelled=lambda: False,
+        _monitor=monitor, _robot=robot, _is_cancelled=lambda: False, _say=told.append,
         _session=SimpleNamespace(wait_until=wait_until), _logger=SimpleNamespace(warning=warned.append),
     )  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(goals, "ask_settings", lambda session: EstimatorSettings())
         result = Identify.Result(error_code=Identify.Result.INCONSISTENT)
-        evidence = goals.GoalRun._find_evidence(goal, result, told.append)
+        evidence = goals.GoalRun._find_evidence(goal, result)
     assert evidence.explanation.hypotheses[0].assumption is Assumption.EFFORT_SIGN and not warned
     check = evidence.windows
     assert check.contradictions(robot.joint_names) and check.times[0] > 0.2, "counted from the first sample of the goal"
-    assert [one.text for one in told] == ["looking for what could be wrong"]
+    assert told == ["looking for what could be wrong"]
 
 
 def test_at_most_three_hypotheses_are_in_the_text_and_all_in_the_field():
@@ -136,7 +136,7 @@ def test_at_most_three_hypotheses_are_in_the_text_and_all_in_the_field():
 def test_settings_are_those_that_the_estimator_says():
     from rclpy.parameter import Parameter
 
-    from sysid_ros.adapters.estimator.parameters import EstimatorParameters
+    from sysid_ros.adapters.estimator import EstimatorParameters
 
     known = declared(EstimatorParameters)
     changed = {"window_duration": 0.2, "torque_lag": 0.01}

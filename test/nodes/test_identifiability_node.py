@@ -17,7 +17,7 @@ from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode
 from sysid_ros.core.regressors import TorqueRegressor
 from sysid_ros.nodes.identifiability import IdentifiabilityNode, main
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import estimate_to_message
+from sysid_ros.ros.conversions.estimate import estimate_to_message
 
 NAN = float("nan")
 

@@ -8,7 +8,7 @@ from doubles import make_certificate
 
 from sysid_msgs.msg import DriverStatus, PlanStatus
 from sysid_msgs.srv import PlanNext
-from sysid_ros.adapters.estimator.parameters import EstimatorParameters
+from sysid_ros.adapters.estimator import EstimatorParameters
 from sysid_ros.adapters.identification import arm as arm_module
 from sysid_ros.adapters.identification.arm import (
     BRAKE_TIMEOUT,
@@ -28,7 +28,7 @@ from sysid_ros.core.procedure import IdentificationErrorCode, IdentificationFail
 from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.loop_types import RefusalCode
 from sysid_ros.emulators.lockstep import LockstepSettings
-from sysid_ros.ros.conversions import stamp_to_message
+from sysid_ros.ros.conversions.common import stamp_to_message
 
 DURATION, HANDOVER = 3.0, 1.5
 

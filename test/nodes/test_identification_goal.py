@@ -16,11 +16,13 @@ from suite_bench import GoalProbe
 from sysid_msgs.action import Identify
 from sysid_msgs.msg import DriverStatus, SampleBatch
 from sysid_msgs.srv import ExecuteTrajectory
+from sysid_ros.adapters import goals as server_module
+from sysid_ros.adapters.goals import FEEDBACK_PERIOD, GoalServer, NewsFilter, prepare_folder
 from sysid_ros.adapters.identification import arm as arm_module
 from sysid_ros.adapters.identification import goals as goals_module
-from sysid_ros.adapters.identification.files import build_result, payload_message, prepare_folder
 from sysid_ros.adapters.identification.goals import settings_of
 from sysid_ros.adapters.identification.monitor import Records, find_timing_doubt
+from sysid_ros.adapters.identification.results import build_result, payload_message
 from sysid_ros.cli.terminal import result_summary
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.parameters.estimate import Quantity
@@ -35,11 +37,11 @@ from sysid_ros.core.procedure import (
     Progress,
 )
 from sysid_ros.drivers.loop_types import RefusalCode
-from sysid_ros.nodes import identification
 from sysid_ros.nodes.identification import IdentificationNode
 from sysid_ros.reports.payload import notices
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import Samples, estimate_to_message
+from sysid_ros.ros.conversions.estimate import estimate_to_message
+from sysid_ros.ros.conversions.samples import Samples
 from sysid_ros.ros.waiting import wait_until
 
 Result = Identify.Result
@@ -93,11 +95,11 @@ class StrangeDriver:
 
 
 def test_feedback_comes_when_there_is_news_or_once_a_second():
-    now, news = [0.0], goals_module.NewsFilter(lambda: now[0])
+    now, news = [0.0], NewsFilter(lambda: now[0])
     moving = Progress(Phase.MOVING, "moving", 0.1, 1, 4, None)
     assert news.is_news(moving) and not news.is_news(replace(moving, progress=0.2))
     assert news.is_news(replace(moving, trajectory=2)) and news.is_news(replace(moving, text="another plan"))
-    now[0] = goals_module.FEEDBACK_PERIOD
+    now[0] = FEEDBACK_PERIOD
     assert news.is_news(replace(moving, text="another plan"))
 
 
@@ -316,24 +318,24 @@ def test_the_end_of_the_node_ends_the_goal_first(bench, goals, node, monkeypatch
 def test_a_long_phase_says_that_it_lives(monkeypatch):
     """In the log and to the client; again and again, and only while nothing else is told."""
     now, said, told = [0.0], [], []
-    monkeypatch.setattr(identification.time, "monotonic", lambda: now[0])
-    node = SimpleNamespace(_said=0.0, _told=None, _phase="", get_logger=lambda: SimpleNamespace(info=said.append))
-    report = IdentificationNode._reporter(node, told.append)
+    monkeypatch.setattr(server_module.time, "monotonic", lambda: now[0])
+    server = GoalServer(SimpleNamespace(get_logger=lambda: SimpleNamespace(info=said.append)))
+    report = server._reporter(told.append)
     planning = Progress(Phase.PLANNING, "looking for a motion", 0.1, 1, 3, None)
     report(planning)
     for k in range(1, 130):
         now[0] = 0.1 * k
-        IdentificationNode._say_alive(node)
+        server.say_alive()
     assert said == [planning.text, f"{planning.text}: for 5 s now", f"{planning.text}: for 10 s now"]
     assert told == 3 * [planning]
     now[0] = 16.0
     report(replace(planning, text="moving", phase=Phase.MOVING))
-    IdentificationNode._say_alive(node)
+    server.say_alive()
     assert len(told) == 4 and len(said) == 3
     now[0] = 22.0
-    IdentificationNode._say_alive(node)
+    server.say_alive()
     assert told[-1].text == "moving" and len(told) == 5 and len(said) == 3
-    node._told = None
+    server._told = None
     now[0] = 60.0
-    IdentificationNode._say_alive(node)
+    server.say_alive()
     assert len(told) == 5

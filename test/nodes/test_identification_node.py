@@ -26,7 +26,7 @@ from sysid_ros.core.model.inertia import is_physically_consistent
 from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.reports.recordings.mcap import read_messages, read_metadata
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import inertia_from_message
+from sysid_ros.ros.conversions.estimate import inertia_from_message
 from sysid_ros.ros.waiting import ServerProbe, wait_until
 
 HOLD, TRACK = DriverStatus.MODE_HOLD, DriverStatus.MODE_TRACK

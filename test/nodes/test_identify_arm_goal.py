@@ -32,7 +32,7 @@ from sysid_ros.core.procedure import (
 )
 from sysid_ros.core.trajectories.families import FourierTrajectory
 from sysid_ros.reports.torque_fit import predict_torque
-from sysid_ros.ros.conversions import Samples
+from sysid_ros.ros.conversions.samples import Samples
 
 pytestmark = pytest.mark.slow
 Result = IdentifyArm.Result
@@ -139,7 +139,8 @@ def test_a_goal_calibrates_and_checks_on_the_last_motion(robot, monkeypatch, tmp
     assert shares == sorted(shares) and shares[-1] == pytest.approx(0.97)
     phases = [progress.phase for progress in goal.told]
     assert phases[0] is Phase.WAITING and phases[-1] is Phase.REPORTING and Phase.ESTIMATING in phases
-    feedback = goal.run_.feedback(goal.told[-1], 3.0)
+    monkeypatch.setattr(type(goal.run_), "elapsed", 3.0)
+    feedback = goal.run_.feedback(goal.told[-1])
     assert feedback.relative_width == result.relative_width and feedback.elapsed == 3.0
     np.testing.assert_array_equal(goal.given[-1].box.upper, robot.payload_prior.box.upper)  # the prior again
 
@@ -305,7 +306,7 @@ def test_widths_so_far_never_grow(robot, monkeypatch):
     goal = Goal(robot, monkeypatch)
     for width in (1.0, 0.8, 0.9, 0.7):
         goal.run_._take_calibration(CalibrationProgress(0.5, "bounds", width))
-    assert goal.run_.feedback(Progress(Phase.ESTIMATING, "", 0.5, 0, 2, None), 0.0).relative_width == 0.7
+    assert goal.run_.feedback(Progress(Phase.ESTIMATING, "", 0.5, 0, 2, None)).relative_width == 0.7
 
 
 def test_samples_are_split_at_the_last_motion(robot):
@@ -345,7 +346,7 @@ def test_motions_can_be_proven_and_the_last_one_is_another(robot, session):
     from sysid_ros.core.planning.planner import CertifiedPlanner
 
     told = []
-    motions = ArmMotions(session, None, FAST, 3, lambda share, text: told.append((share, text)))
+    motions = ArmMotions(session, FAST, 3, lambda share, text: told.append((share, text)))
     first, number = motions.plan_excitation(request_of(robot, 0))
     last, _ = motions.plan_excitation(request_of(robot, 1))
     assert number > 1.0 and first.hash() != last.hash()
@@ -362,7 +363,7 @@ def test_motions_can_be_proven_and_the_last_one_is_another(robot, session):
 def test_sweeps_come_first_where_they_are_asked_for(robot, session):
     session.monitor.records = Records(samples=record(robot, np.zeros(10), 0.1))
     asked = dataclasses.replace(FAST, sweep_time=9.0)
-    motions = ArmMotions(session, None, asked, 3, lambda *_: None)
+    motions = ArmMotions(session, asked, 3, lambda *_: None)
     assert (FAST.sweeps, asked.sweeps) == (0, 3)
     for index, speed in enumerate(creep_speeds(robot, PERIOD_NS * 1e-9)):
         sweep, _ = motions.plan_excitation(request_of(robot, index))
@@ -375,7 +376,7 @@ def test_sweeps_come_first_where_they_are_asked_for(robot, session):
 
 def test_what_a_search_lacks_is_said(robot, session):
     session.monitor.scene = None
-    motions = ArmMotions(session, None, FAST, 0, lambda *_: None)
+    motions = ArmMotions(session, FAST, 0, lambda *_: None)
     with pytest.raises(IdentificationFailed, match="no known scene on safe_planner/scene") as error:
         motions.plan_excitation(request_of(robot, 0))
     assert error.value.code is IdentificationErrorCode.PLAN_FAILED

@@ -17,7 +17,7 @@ from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.streaming import StreamingEstimator
 from sysid_ros.nodes import identify_client
 from sysid_ros.ros import goal_client
-from sysid_ros.ros.conversions import estimate_to_message
+from sysid_ros.ros.conversions.estimate import estimate_to_message
 
 pytestmark = pytest.mark.processes
 

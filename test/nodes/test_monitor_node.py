@@ -20,12 +20,9 @@ from sysid_ros.core.model.mechanics import BodyPoses
 from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.nodes.monitor import MonitorNode
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import (
-    certified_plan_to_message,
-    estimate_to_message,
-    joint_state_message,
-    scene_to_message,
-)
+from sysid_ros.ros.conversions.estimate import estimate_to_message
+from sysid_ros.ros.conversions.plans import certified_plan_to_message, scene_to_message
+from sysid_ros.ros.conversions.samples import joint_state_message
 from sysid_ros.ros.waiting import wait_until
 
 

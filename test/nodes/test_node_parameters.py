@@ -29,7 +29,7 @@ def all_kinds():
     kinds = [BroadcasterParameters]
     for process in (*IDENTIFY, *EMULATED, *SPACE):
         module = importlib.import_module(process.module)
-        homes = (module.__name__, "sysid_ros.adapters.")
+        homes = (module.__name__, "sysid_ros.adapters.", "sysid_ros.space.adapters.")
         kinds += [
             value
             for value in vars(module).values()
@@ -131,8 +131,10 @@ def test_every_setting_has_a_parameter_or_is_for_the_library_only():
         for one in fields(kind):
             group = one.metadata.get("settings")
             if group is not None:
-                reached |= {(group.kind, name) for name in group.computed}
-                reached |= {(group.kind, each.target) for each in declared(kind).values() if each.group == one.name}
+                reached |= {(group.keywords["kind"], name) for name in group.keywords["computed"]}
+                reached |= {
+                    (group.keywords["kind"], each.target) for each in declared(kind).values() if each.group == one.name
+                }
     kinds = [kind for kind in all_settings() if not kind.__subclasses__()]  # shared settings count in each of these
     missing = [
         f"{kind.__name__}.{name}"

@@ -9,7 +9,7 @@ from sysid_msgs.msg import CertifiedTrajectory, DriverStatus
 from sysid_msgs.srv import ApplyEstimate
 from sysid_ros.nodes.arm_driver import ArmDriverNode
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import trajectory_to_message
+from sysid_ros.ros.conversions.plans import trajectory_to_message
 
 PATIENT = ("heartbeat_timeout:=10.0", "late_limit:=10.0", "commander_timeout:=10.0")
 

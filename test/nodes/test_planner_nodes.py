@@ -20,12 +20,8 @@ from sysid_ros.nodes import excitation_planner
 from sysid_ros.nodes.excitation_planner import ExcitationPlannerNode
 from sysid_ros.nodes.safe_planner import SafePlannerNode
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import (
-    certified_from_message,
-    estimate_to_message,
-    trajectory_from_message,
-    trajectory_to_message,
-)
+from sysid_ros.ros.conversions.estimate import estimate_to_message
+from sysid_ros.ros.conversions.plans import certified_from_message, trajectory_from_message, trajectory_to_message
 from sysid_ros.ros.waiting import wait_until
 
 NAN = float("nan")

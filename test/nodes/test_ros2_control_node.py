@@ -30,7 +30,7 @@ from sysid_ros.nodes.arm_driver import ArmDriverNode, ArmDriverParameters
 from sysid_ros.nodes.estimator import EstimatorNode
 from sysid_ros.nodes.identification import IdentificationNode
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import estimate_from_message
+from sysid_ros.ros.conversions.estimate import estimate_from_message
 
 HOLD, IDLE, TRACK, FAULT = (getattr(DriverStatus, f"MODE_{name}") for name in ("HOLD", "IDLE", "TRACK", "FAULT"))
 PAYLOAD = "dumbbell_4lb"

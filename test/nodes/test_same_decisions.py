@@ -34,7 +34,8 @@ from sysid_ros.core.procedure import (
 from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.loop_types import LoopMode, LoopSample
 from sysid_ros.emulators.lockstep import LockstepBackend, LockstepSettings
-from sysid_ros.ros.conversions import estimate_from_message, stamp_to_message
+from sysid_ros.ros.conversions.common import stamp_to_message
+from sysid_ros.ros.conversions.estimate import estimate_from_message
 
 DURATION, HANDOVER, ESTIMATE_PERIOD, PERIOD = 3.0, 1.5, 0.5, 0.01
 SETTINGS = IdentificationSettings(max_motion_time=7.5, shrink_threshold=0.0)

@@ -27,14 +27,14 @@ from sysid_ros.core.planning.request import PlanRequest
 from sysid_ros.reports.recordings.options import InvalidRecording
 from sysid_ros.reports.recordings.recording import RecordingWriter
 from sysid_ros.reports.recordings.runs import PLAN, read_plans
-from sysid_ros.ros.conversions import (
+from sysid_ros.ros.conversions.common import InvalidMessage
+from sysid_ros.ros.conversions.plans import (
     certificate_to_message,
     certified_from_message,
     certified_plan_to_message,
     scene_from_message,
     scene_to_message,
 )
-from sysid_ros.ros.conversions.common import InvalidMessage
 
 
 @pytest.fixture(autouse=True)

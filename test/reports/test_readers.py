@@ -265,7 +265,7 @@ def test_bad_input_is_refused_by_name(case, robot, short, tmp_path):
 def test_what_the_nodes_send_is_read_back(robot, short, tmp_path):
     """The real message, serialized by ROS, against the reader that knows only its definition."""
     serialization = pytest.importorskip("rclpy.serialization")
-    conversions = pytest.importorskip("sysid_ros.ros.conversions")
+    conversions = pytest.importorskip("sysid_ros.ros.conversions.samples")
     size = len(short)
     sent = conversions.Samples(
         short.stamps, short.sequence, short.q, short.v, short.tau, short.q + 1, short.v + 2, np.zeros_like(short.q),

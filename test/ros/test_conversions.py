@@ -21,7 +21,29 @@ from sysid_ros.core.model.inertia import PARAMETER_NAMES, from_com_form
 from sysid_ros.core.regressors.rest_torque import RestTorque, WeighedBox
 from sysid_ros.core.trajectories.braking import BrakedTrajectory
 from sysid_ros.core.trajectories.families import BezierTrajectory, FourierTrajectory
-from sysid_ros.ros import conversions as c
+from sysid_ros.ros.conversions.common import InvalidMessage, stamp_from_message, stamp_to_message
+from sysid_ros.ros.conversions.estimate import (
+    estimate_from_message,
+    estimate_to_message,
+    inertia_from_message,
+    inertia_message,
+    information_from_message,
+    truth_from_message,
+    truth_to_message,
+)
+from sysid_ros.ros.conversions.plans import (
+    certificate_from_message,
+    certificate_to_message,
+    certified_from_message,
+    certified_plan_from_message,
+    certified_plan_to_message,
+    certified_to_message,
+    control_law_from_message,
+    control_law_to_message,
+    trajectory_from_message,
+    trajectory_to_message,
+)
+from sysid_ros.ros.conversions.samples import Samples, samples_from_message, samples_to_message
 
 JOINTS = ("shoulder", "elbow", "wrist")
 STAMP = 1_700_000_000_123_456_789
@@ -39,7 +61,7 @@ def make_samples(count=20, n=3):
     valid[5] = False
     stamps = STAMP + 1_000_000 * np.arange(count, dtype=np.int64)
     modes = np.arange(count, dtype=np.uint8) % 5
-    return c.Samples(stamps, 7 + np.arange(count), **arrays, valid=valid, mode=modes, payload_epoch=3, dropped=11)
+    return Samples(stamps, 7 + np.arange(count), **arrays, valid=valid, mode=modes, payload_epoch=3, dropped=11)
 
 
 def make_estimate(**changes):
@@ -81,18 +103,18 @@ def make_certificate(trajectory):
 
 def test_samples_there_and_back_keep_every_bit():
     samples = make_samples()
-    batch = over_the_wire(c.samples_to_message(samples, JOINTS, "base"))
-    received = c.samples_from_message(batch, JOINTS)
+    batch = over_the_wire(samples_to_message(samples, JOINTS, "base"))
+    received = samples_from_message(batch, JOINTS)
     for field in dataclasses.fields(samples):
         np.testing.assert_array_equal(getattr(received, field.name), getattr(samples, field.name), err_msg=field.name)
     # The stamp of a batch is the stamp of its last sample.
-    assert c.stamp_from_message(batch.header.stamp) == STAMP + 19_000_000 and batch.header.frame_id == "base"
+    assert stamp_from_message(batch.header.stamp) == STAMP + 19_000_000 and batch.header.frame_id == "base"
 
 
 def test_joints_are_matched_by_name():
     samples = make_samples()
-    batch = c.samples_to_message(samples, JOINTS, "base")
-    received = c.samples_from_message(batch, ("wrist", "shoulder", "elbow"))
+    batch = samples_to_message(samples, JOINTS, "base")
+    received = samples_from_message(batch, ("wrist", "shoulder", "elbow"))
     np.testing.assert_array_equal(received.tau, samples.tau[:, [2, 0, 1]])
 
 
@@ -112,30 +134,30 @@ def test_invalid_samples_split_the_blocks_the_estimator_gets():
     ],
 )
 def test_wrong_joint_names_are_refused(names, message):
-    batch = c.samples_to_message(make_samples(), names, "base")
-    with pytest.raises(c.InvalidMessage, match=message):
-        c.samples_from_message(batch, JOINTS)
+    batch = samples_to_message(make_samples(), names, "base")
+    with pytest.raises(InvalidMessage, match=message):
+        samples_from_message(batch, JOINTS)
 
 
 def test_samples_with_a_gap_are_not_one_batch():
     samples = make_samples()
     gap = dataclasses.replace(samples, sequence=np.where(samples.sequence > 10, samples.sequence + 1, samples.sequence))
-    with pytest.raises(c.InvalidMessage, match="gap"):
-        c.samples_to_message(gap, JOINTS, "base")
+    with pytest.raises(InvalidMessage, match="gap"):
+        samples_to_message(gap, JOINTS, "base")
 
 
 def test_estimate_there_and_back():
     estimate = dataclasses.replace(make_estimate(), origin=("a session", 2))
     gram = np.arange(100.0).reshape(10, 10)
-    message = over_the_wire(c.estimate_to_message(estimate, STAMP, gram))
-    received = c.estimate_from_message(message)
+    message = over_the_wire(estimate_to_message(estimate, STAMP, gram))
+    received = estimate_from_message(message)
     for field in dataclasses.fields(estimate):
         if field.name != "error_budget":
             np.testing.assert_array_equal(getattr(received, field.name), getattr(estimate, field.name))
     assert list(received.error_budget) == ["torque", "friction"]
     np.testing.assert_array_equal(received.error_budget["friction"], estimate.error_budget["friction"])
-    np.testing.assert_array_equal(c.information_from_message(message), gram)
-    assert (c.stamp_from_message(message.header.stamp), message.payload_epoch) == (STAMP, 2)
+    np.testing.assert_array_equal(information_from_message(message), gram)
+    assert (stamp_from_message(message.header.stamp), message.payload_epoch) == (STAMP, 2)
 
 
 def test_what_an_estimate_proves_is_data_and_cannot_be_claimed():
@@ -156,15 +178,15 @@ def test_what_an_estimate_proves_is_data_and_cannot_be_claimed():
         EstimateStatus.INCONSISTENT: make_estimate(is_consistent=False),
     }
     for status, estimate in cases.items():
-        message = over_the_wire(c.estimate_to_message(estimate, STAMP))
-        received = c.estimate_from_message(message)
+        message = over_the_wire(estimate_to_message(estimate, STAMP))
+        received = estimate_from_message(message)
         assert message.status == received.status == estimate.status == status
         assert received.narrower == estimate.narrower and received.shortfall == estimate.shortfall
         assert (received.payload_change, received.doubt) == (estimate.payload_change, estimate.doubt)
         if status is not EstimateStatus.IDENTIFIED:
             message.status = message.IDENTIFIED
-            with pytest.raises(c.InvalidMessage, match=f"is IDENTIFIED, but its other fields say {status.name}"):
-                c.estimate_from_message(message)
+            with pytest.raises(InvalidMessage, match=f"is IDENTIFIED, but its other fields say {status.name}"):
+                estimate_from_message(message)
     assert [int(status) for status in EstimateStatus] == [
         getattr(messages.ParameterEstimate, status.name) for status in EstimateStatus
     ]
@@ -172,17 +194,17 @@ def test_what_an_estimate_proves_is_data_and_cannot_be_claimed():
 
 def test_estimate_in_another_order_is_sorted():
     estimate, gram = make_estimate(), np.arange(100.0).reshape(10, 10)
-    message = c.estimate_to_message(estimate, STAMP, gram)
+    message = estimate_to_message(estimate, STAMP, gram)
     for name in ("values", "lower", "upper"):
         setattr(message, name, np.array(getattr(message, name))[::-1].copy())
     for name in ("names", "units"):
         setattr(message, name, list(getattr(message, name))[::-1])
     message.information = gram[::-1, ::-1].ravel().copy()
     message.error_shares = [share for term in estimate.error_budget.values() for share in term[::-1]]
-    received = c.estimate_from_message(message)
+    received = estimate_from_message(message)
     np.testing.assert_array_equal(received.values, estimate.values)
     np.testing.assert_array_equal(received.error_budget["torque"], estimate.error_budget["torque"])
-    np.testing.assert_array_equal(c.information_from_message(message), gram)
+    np.testing.assert_array_equal(information_from_message(message), gram)
 
 
 def test_alarm_without_estimate_survives():
@@ -192,7 +214,7 @@ def test_alarm_without_estimate_survives():
         Alarm(AlarmCode.JOINTLY_INCONSISTENT, "windows are infeasible"),
     ):
         sent = make_estimate(values=nothing, lower=nothing, upper=nothing, is_consistent=False, alarm=alarm)
-        received = c.estimate_from_message(over_the_wire(c.estimate_to_message(sent, STAMP)))
+        received = estimate_from_message(over_the_wire(estimate_to_message(sent, STAMP)))
         assert np.isnan(received.values).all() and not received.is_consistent
         assert repr(received.alarm) == repr(alarm)  # NaN included
 
@@ -200,18 +222,18 @@ def test_alarm_without_estimate_survives():
 @pytest.mark.parametrize("is_guaranteed", [True, False])
 def test_whether_bounds_are_guaranteed_survives_whatever_the_sentence_says(is_guaranteed):
     estimate = make_estimate(guarantee="NOT guaranteed" if is_guaranteed else "yes", is_guaranteed=is_guaranteed)
-    assert c.estimate_from_message(over_the_wire(c.estimate_to_message(estimate, STAMP))).is_guaranteed is is_guaranteed
+    assert estimate_from_message(over_the_wire(estimate_to_message(estimate, STAMP))).is_guaranteed is is_guaranteed
 
 
 def test_codes_of_alarms_are_those_of_the_message():
     assert all(getattr(messages.ParameterEstimate, code.name) == code for code in AlarmCode)
-    assert c.estimate_to_message(make_estimate(), STAMP).alarm_code == messages.ParameterEstimate.NO_ALARM == 0
+    assert estimate_to_message(make_estimate(), STAMP).alarm_code == messages.ParameterEstimate.NO_ALARM == 0
 
 
 def test_empty_messages_mean_none():
-    assert c.estimate_from_message(messages.ParameterEstimate()) is None
-    assert not c.information_from_message(messages.ParameterEstimate()).any()
-    assert c.certificate_from_message(messages.Certificate(), JOINTS) is None
+    assert estimate_from_message(messages.ParameterEstimate()) is None
+    assert not information_from_message(messages.ParameterEstimate()).any()
+    assert certificate_from_message(messages.Certificate(), JOINTS) is None
 
 
 @pytest.mark.parametrize(
@@ -219,8 +241,8 @@ def test_empty_messages_mean_none():
 )
 def test_certified_trajectory_there_and_back(trajectory):
     certificate = make_certificate(trajectory)
-    message = over_the_wire(c.certified_to_message(trajectory, certificate, JOINTS, STAMP, "base"))
-    received, slip = c.certified_from_message(message, JOINTS)
+    message = over_the_wire(certified_to_message(trajectory, certificate, JOINTS, STAMP, "base"))
+    received, slip = certified_from_message(message, JOINTS)
     assert received.hash() == trajectory.hash()
     times = np.linspace(-0.1, trajectory.duration + 0.1, 50)
     for mine, theirs in zip(trajectory.sample(times), received.sample(times), strict=True):
@@ -230,31 +252,31 @@ def test_certified_trajectory_there_and_back(trajectory):
 
 def test_certificate_follows_the_joint_names():
     certificate = make_certificate(make_bezier())
-    message = c.certificate_to_message(certificate, JOINTS)
+    message = certificate_to_message(certificate, JOINTS)
     turned = {"tracking_bound": [0.03, 0.02, 0.01], "torque_squares": certificate.torque_squares[:, ::-1]}
     message.plan_id = dataclasses.replace(certificate, **turned).plan_id
-    received = c.certificate_from_message(message, ("wrist", "elbow", "shoulder"))
+    received = certificate_from_message(message, ("wrist", "elbow", "shoulder"))
     np.testing.assert_array_equal(received.tracking_bound, [0.03, 0.02, 0.01])
     np.testing.assert_array_equal(received.torque_squares, turned["torque_squares"])
     message.torque_squares.append(1.0)
-    with pytest.raises(c.InvalidMessage, match="torque_squares has 10 entries for 3 joints"):
-        c.certificate_from_message(message, JOINTS)
+    with pytest.raises(InvalidMessage, match="torque_squares has 10 entries for 3 joints"):
+        certificate_from_message(message, JOINTS)
 
 
 def batch_message():
-    return c.samples_to_message(make_samples(), JOINTS, "base")
+    return samples_to_message(make_samples(), JOINTS, "base")
 
 
 def estimate_message():
-    return c.estimate_to_message(make_estimate(), STAMP)
+    return estimate_to_message(make_estimate(), STAMP)
 
 
 def path_message(trajectory):
-    return c.trajectory_to_message(trajectory, JOINTS)
+    return trajectory_to_message(trajectory, JOINTS)
 
 
 def certificate_message():
-    return c.certificate_to_message(make_certificate(make_bezier()), JOINTS)
+    return certificate_to_message(make_certificate(make_bezier()), JOINTS)
 
 
 def changed(message, path, value):
@@ -293,33 +315,33 @@ def changed(message, path, value):
 )
 def test_messages_that_do_not_fit_are_refused(message, path, value, said):
     read = {
-        messages.SampleBatch: lambda given: c.samples_from_message(given, JOINTS),
-        messages.ParameterEstimate: c.estimate_from_message,
-        messages.Trajectory: lambda given: c.trajectory_from_message(given, JOINTS),
-        messages.Certificate: lambda given: c.certificate_from_message(given, JOINTS),
+        messages.SampleBatch: lambda given: samples_from_message(given, JOINTS),
+        messages.ParameterEstimate: estimate_from_message,
+        messages.Trajectory: lambda given: trajectory_from_message(given, JOINTS),
+        messages.Certificate: lambda given: certificate_from_message(given, JOINTS),
     }[type(message)]
     read(message)
-    with pytest.raises((c.InvalidMessage, CertificateMismatch), match=said):
+    with pytest.raises((InvalidMessage, CertificateMismatch), match=said):
         read(changed(message, path, value))
 
 
 def test_a_control_law_with_a_missing_value_is_refused():
-    message = c.control_law_to_message(RobustSettings().law)
-    assert c.control_law_from_message(message) == RobustSettings().law
+    message = control_law_to_message(RobustSettings().law)
+    assert control_law_from_message(message) == RobustSettings().law
     message.settings = message.settings[:-1]
-    with pytest.raises(c.InvalidMessage, match="settings has 6 entries for 7 names"):
-        c.control_law_from_message(message)
+    with pytest.raises(InvalidMessage, match="settings has 6 entries for 7 names"):
+        control_law_from_message(message)
 
 
 def test_a_certified_plan_there_and_back():
     path, box = make_bezier(), Box(np.zeros(10), np.ones(10))
     scene = Scene((Obstacle("box", [1.0, 0.0, 0.0], [0.1, 0.2, 0.3]),), ground_height=-0.1)
     plan = CertifiedPlan(path, make_certificate(path), (Box(-np.ones(42), np.ones(42)), box), scene, "an arm")
-    received = c.certified_plan_from_message(over_the_wire(c.certified_plan_to_message(plan, JOINTS)), JOINTS)
+    received = certified_plan_from_message(over_the_wire(certified_plan_to_message(plan, JOINTS)), JOINTS)
     assert received.to_dict() == plan.to_dict() and received == plan
-    bare = c.certified_to_message(path, plan.certificate, JOINTS)
-    with pytest.raises(c.InvalidMessage, match="robot_name is empty"):
-        c.certified_plan_from_message(bare, JOINTS)
+    bare = certified_to_message(path, plan.certificate, JOINTS)
+    with pytest.raises(InvalidMessage, match="robot_name is empty"):
+        certified_plan_from_message(bare, JOINTS)
 
 
 def make_rest() -> RestTorque:
@@ -332,11 +354,11 @@ def test_a_torque_at_rest_there_and_back():
     path, box, rest = make_bezier(), Box(np.zeros(10), np.ones(10)), make_rest()
     boxes = Box(-np.ones(42), np.ones(42)), WeighedBox.of(box, rest)
     plan = CertifiedPlan(path, make_certificate(path), boxes, Scene(), "an arm")
-    received = c.certified_plan_from_message(over_the_wire(c.certified_plan_to_message(plan, JOINTS)), JOINTS)
+    received = certified_plan_from_message(over_the_wire(certified_plan_to_message(plan, JOINTS)), JOINTS)
     assert received.to_dict() == plan.to_dict() and CertifiedPlan.from_dict(plan.to_dict()).to_dict() == plan.to_dict()
     assert box_hash(*received.boxes) == box_hash(*boxes) != box_hash(boxes[0], box)
     estimate = dataclasses.replace(make_estimate(), rest=rest)
-    weighed = c.estimate_from_message(over_the_wire(c.estimate_to_message(estimate, STAMP)))
+    weighed = estimate_from_message(over_the_wire(estimate_to_message(estimate, STAMP)))
     assert box_hash(weighed.box) == box_hash(estimate.box) != box_hash(make_estimate().box)
 
 
@@ -352,31 +374,29 @@ def test_a_torque_at_rest_there_and_back():
     ],
 )
 def test_a_torque_at_rest_that_does_not_fit_is_refused(field, value, message):
-    sent = c.estimate_to_message(dataclasses.replace(make_estimate(), rest=make_rest()), STAMP)
+    sent = estimate_to_message(dataclasses.replace(make_estimate(), rest=make_rest()), STAMP)
     setattr(sent, field, value)
     with pytest.raises(SysidError, match=message):
-        c.estimate_from_message(sent)
+        estimate_from_message(sent)
 
 
 def test_truth_there_and_back():
     payload = make_estimate().values
-    message = over_the_wire(c.truth_to_message(payload, STAMP, "joint_7", 4))
-    np.testing.assert_array_equal(c.truth_from_message(message), payload)
-    assert c.truth_from_message(c.truth_to_message(None, STAMP, "joint_7")) is None
+    message = over_the_wire(truth_to_message(payload, STAMP, "joint_7", 4))
+    np.testing.assert_array_equal(truth_from_message(message), payload)
+    assert truth_from_message(truth_to_message(None, STAMP, "joint_7")) is None
     assert tuple(message.names) == PARAMETER_NAMES
 
 
 def test_inertia_message_is_about_the_center_of_mass():
     inertia = np.array([[0.02, 0.001, 0.002], [0.001, 0.03, 0.003], [0.002, 0.003, 0.04]])
-    message = c.inertia_message(from_com_form(2.0, [0.1, 0.2, 0.3], inertia))
+    message = inertia_message(from_com_form(2.0, [0.1, 0.2, 0.3], inertia))
     assert (message.m, message.com.y) == pytest.approx((2.0, 0.2))
     listed = [message.ixx, message.ixy, message.ixz, message.iyy, message.iyz, message.izz]
     assert listed == pytest.approx([0.02, 0.001, 0.002, 0.03, 0.003, 0.04])
-    np.testing.assert_allclose(
-        c.inertia_from_message(message), from_com_form(2.0, [0.1, 0.2, 0.3], inertia), atol=1e-15
-    )
+    np.testing.assert_allclose(inertia_from_message(message), from_com_form(2.0, [0.1, 0.2, 0.3], inertia), atol=1e-15)
 
 
 def test_stamps_before_the_epoch_and_large_ones_survive():
     for stamp in (0, 1, STAMP, -1):
-        assert c.stamp_from_message(c.stamp_to_message(stamp)) == stamp
+        assert stamp_from_message(stamp_to_message(stamp)) == stamp

@@ -9,8 +9,8 @@ from rclpy.node import Node
 from rclpy.serialization import deserialize_message
 from std_msgs.msg import String
 
-from sysid_ros.ros.inbox import Inbox
 from sysid_ros.ros.qos import EFFORT_COMMANDS, LATCHED, SAMPLES
+from sysid_ros.ros.subscriptions import Inbox
 
 
 @pytest.fixture

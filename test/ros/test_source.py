@@ -9,10 +9,10 @@ from rclpy.node import Node
 from rclpy.serialization import serialize_message
 from std_msgs.msg import String
 
-from sysid_ros.ros import source as module
+from sysid_ros.ros import subscriptions as module
 from sysid_ros.ros.node import spin_until
 from sysid_ros.ros.qos import SAMPLES
-from sysid_ros.ros.source import LOOK_AGAIN, MEMORY, SILENCE, SingleSource, SourceReceiver
+from sysid_ros.ros.subscriptions import LOOK_AGAIN, MEMORY, SILENCE, SingleSource, SourceReceiver
 
 OURS, THEIRS = b"\x01" * 16, b"\x02" * 16
 
@@ -154,9 +154,10 @@ def nodes():
 def test_a_backlog_of_others_is_refused_unread_in_a_few_turns_and_what_the_source_says_is_taken(nodes, monkeypatch):
     monkeypatch.setattr(module, "TURN", 10.0)
     reader, ours, theirs = nodes
-    source, heard, faults = SingleSource(reader, "words"), [], []
-    receiver = SourceReceiver(reader, String, source, lambda m: heard.append(m.data), faults.append)
-    receiver.listen(reader.create_subscription(String, "words", receiver, SAMPLES, raw=True))
+    heard, faults = [], []
+    source = SourceReceiver(
+        reader, String, "words", lambda m: heard.append(m.data), SAMPLES, on_refused=faults.append
+    ).source
     executor = SingleThreadedExecutor()
     executor.add_node(reader)
 

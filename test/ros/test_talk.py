@@ -9,7 +9,7 @@ import pytest
 
 from sysid_msgs.msg import SampleBatch
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import samples_from_message
+from sysid_ros.ros.conversions.samples import samples_from_message
 from sysid_ros.ros.waiting import wait_until
 
 JOINTS = tuple(f"joint_{k}" for k in range(1, 8))
@@ -21,7 +21,7 @@ import numpy as np
 from rclpy.node import Node
 from sysid_msgs.msg import SampleBatch
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import Samples, samples_to_message
+from sysid_ros.ros.conversions.samples import Samples, samples_to_message
 from sysid_ros.ros.node import spin_main
 
 JOINTS = tuple(f"joint_{k}" for k in range(1, 8))

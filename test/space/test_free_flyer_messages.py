@@ -14,17 +14,17 @@ from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.model.inertia import from_com_form
 from sysid_ros.core.trajectories.families import CycloidTrajectory
 from sysid_ros.resources import resource
-from sysid_ros.ros import transforms
+from sysid_ros.ros import markers as transforms
 from sysid_ros.ros.conversions.common import InvalidMessage
-from sysid_ros.ros.transforms import TransformBroadcaster
-from sysid_ros.space.adapters.driver import Measurement
+from sysid_ros.ros.markers import TransformBroadcaster
 from sysid_ros.space.adapters.messages import draw_free_flyer, odometry_from_message, odometry_to_message
+from sysid_ros.space.simulation import FloatingState
 
 
 @pytest.fixture
 def message(robot):
     rotation, position = pin.exp3(np.array([0.3, -0.4, 0.5])), np.array([1.0, 2.0, 3.0])
-    measured = Measurement(1.5, np.arange(1.0, 7.0), np.zeros(8), np.zeros(8), rotation, position)
+    measured = FloatingState(1.5, rotation, position, np.arange(1.0, 7.0), np.zeros(8), np.zeros(8))
     return odometry_to_message(robot, measured, Time(sec=1, nanosec=500_000_000))
 
 

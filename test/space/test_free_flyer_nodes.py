@@ -16,7 +16,7 @@ from sysid_ros.reports.recordings.mcap import read_messages
 from sysid_ros.reports.recordings.options import InvalidRecording
 from sysid_ros.resources import resource
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import trajectory_to_message
+from sysid_ros.ros.conversions.plans import trajectory_to_message
 from sysid_ros.space.adapters.messages import WORLD
 from sysid_ros.space.core.robot import load_free_flyer
 from sysid_ros.space.nodes.free_flyer_client import CAUGHT

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import yaml
 
+from bench._space import simulate
 from sysid_ros.cli.space import summarize_object
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.model.inertia import from_com_form, transform_parameters
 from sysid_ros.core.trajectories.families import CycloidTrajectory
-from sysid_ros.space.core.dynamics import simulate
 from sysid_ros.space.core.excitation import largest_range, largest_wheel_turns
 from sysid_ros.space.core.identification import (
     ObjectSettings,

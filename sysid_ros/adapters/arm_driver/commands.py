@@ -19,10 +19,8 @@ from sysid_ros.adapters.arm_driver.outputs import ArmOutputs, DrivenArm
 from sysid_ros.adapters.arm_driver.parameters import ArmDriverParameters
 from sysid_ros.core.certification.authentication import NotAuthentic
 from sysid_ros.core.certification.certificate import Certificate
-from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
-from sysid_ros.drivers import admission
-from sysid_ros.drivers.admission import admit_trajectory
+from sysid_ros.drivers.admission import SceneGuard, admit_trajectory
 from sysid_ros.drivers.arm import InjectedFaults
 from sysid_ros.drivers.child import ChildProcessFailed
 from sysid_ros.drivers.gate import Authenticator, Conditions, OfferedPlan, PlanGate
@@ -30,42 +28,29 @@ from sysid_ros.drivers.loop_types import LoopCode, LoopModel, LoopRefusal, LoopS
 from sysid_ros.drivers.proof import OwnAssumptions
 from sysid_ros.drivers.ros2_control.arm import NO_GUARANTEE
 from sysid_ros.drivers.ros2_control.monitor import ONLY_MONITORED
-from sysid_ros.ros.conversions import (
+from sysid_ros.ros.conversions.authentication import require_authentic
+from sysid_ros.ros.conversions.estimate import estimate_from_message, nominal_payload_from_message
+from sysid_ros.ros.conversions.plans import (
     authentication_from_message,
     certified_from_message,
     certified_plan_from_message,
-    estimate_from_message,
-    nominal_payload_from_message,
     scene_from_message,
 )
-from sysid_ros.ros.conversions.authentication import require_authentic
 from sysid_ros.ros.node import run_in_thread, start_in_thread
 
-R = TypeVar("R", Trigger.Response, ApplyEstimate.Response, SetPayload.Response)
+R = TypeVar("R", Trigger.Response, SetBool.Response, ApplyEstimate.Response, SetPayload.Response)
 
 
-class SceneGuard(admission.SceneGuard):
-    """The guard of the driver, fed by messages: certificates must be about the scene, and a motion ends with it.
-
-    Args:
-        n: Number of joints; the payload hangs on the last one.
-        required: Least content of the scene.
-    """
-
-    def __init__(self, n: int, required: Scene):
-        super().__init__(required)
-        self._n = n
-
-    def on_scene(self, message: SceneMessage) -> str | None:
-        """Take a scene and return why the present motion must stop; None if it may go on."""
-        conflict = self.find_conflict(message.source, time.monotonic())
-        if conflict is not None:
-            return self.invalidate(conflict)
-        try:
-            scene = scene_from_message(message, self._n)
-        except SysidError as error:
-            return self.invalidate(str(error))
-        return self.update(scene) if message.is_known else self.invalidate(message.fault)
+def take_scene(guard: SceneGuard, message: SceneMessage, n: int) -> str | None:
+    """Take a scene of an arm with n joints; return why the present motion must stop, None if it may go on."""
+    conflict = guard.find_conflict(message.source, time.monotonic())
+    if conflict is not None:
+        return guard.invalidate(conflict)
+    try:
+        scene = scene_from_message(message, n)
+    except SysidError as error:
+        return guard.invalidate(str(error))
+    return guard.update(scene) if message.is_known else guard.invalidate(message.fault)
 
 
 class ArmCommands:
@@ -80,7 +65,7 @@ class ArmCommands:
     def __init__(self, node: Node, arm: DrivenArm, outputs: ArmOutputs):
         self._node, self._log = node, node.get_logger()
         self._arm, self._loop, self._outputs = arm, arm.loop, outputs
-        self.scene = SceneGuard(arm.robot.n, arm.values.fixed_scene())
+        self.scene = SceneGuard(arm.values.fixed_scene())
         self.authenticator = Authenticator(arm.key, arm.values.allow_unauthenticated)
         self._gate = PlanGate(arm.robot, self.authenticator, self.scene, arm.prover)
         self.is_proving = self._is_over = False
@@ -194,7 +179,8 @@ class ArmCommands:
 
     def guide(self, request: SetBool.Request, response: SetBool.Response) -> SetBool.Response:
         """Start or end hand guiding at the tool; the caller sends heartbeats meanwhile."""
-        try:
+
+        def guide() -> None:
             self._require_command("guiding")
             if request.data:
                 self._commander_time = self._now()
@@ -202,13 +188,9 @@ class ArmCommands:
                 self._is_moving = True
             else:
                 self._loop.brake("guiding was ended")
-        except SysidError as error:
-            self._log.error(str(error))
-            response.success, response.message = False, str(error)
-            return response
-        response.success = True
-        response.message = "guided by hand, without a certificate" if request.data else "braking or at rest"
-        return response
+
+        done = "guided by hand, without a certificate" if request.data else "braking or at rest"
+        return self._answer(response, guide, done)
 
     def reconnect(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
         """Take the arm over again after a fault."""
@@ -294,7 +276,7 @@ class ArmCommands:
     def on_scene(self, message: SceneMessage) -> None:
         """Take the scene; an arm that moves in another one brakes."""
         before = self.scene.fault
-        reason = self.scene.on_scene(message)
+        reason = take_scene(self.scene, message, self._arm.robot.n)
         if self.scene.fault not in (before, None):
             self._log.error(f"nothing may move: {self.scene.fault}")
         if reason is not None:

@@ -75,12 +75,7 @@ def online_model_message(
 ) -> DiagnosticArray:
     """Report the model in use and why: buffer, R^2 of each joint, gate, and the decision by guaranteed bounds.
 
-    Args:
-        node: The node that reports it.
-        robot: The arm.
-        stamp_ns: When [ns].
-        status: Decision of the gate.
-        fault: Why there are no fits any more; None if nothing is wrong.
+    A fault says why there are no fits any more.
     """
     settings, fitted = status.settings, status.model
     values: dict[str, object] = {

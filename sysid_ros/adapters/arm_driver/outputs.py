@@ -29,16 +29,11 @@ from sysid_ros.drivers.process import LoopProcess
 from sysid_ros.drivers.proof import ProofProcess
 from sysid_ros.drivers.ros2_control.arm import NO_GUARANTEE
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import (
-    Samples,
-    control_law_to_message,
-    joint_state_message,
-    samples_to_message,
-    stamp_to_message,
-    truth_to_message,
-)
 from sysid_ros.ros.conversions.authentication import sign
-from sysid_ros.ros.conversions.common import to_array
+from sysid_ros.ros.conversions.common import message_of, stamp_to_message, to_array
+from sysid_ros.ros.conversions.estimate import truth_to_message
+from sysid_ros.ros.conversions.plans import control_law_to_message
+from sysid_ros.ros.conversions.samples import Samples, joint_state_message, samples_to_message
 from sysid_ros.ros.diagnostics import Level, diagnostic_message, hardware_id_of, name_of
 from sysid_ros.ros.node import Interfaces
 from sysid_ros.ros.parameters import ParameterServer
@@ -70,12 +65,7 @@ class PayloadEpochs:
 
 
 def split_samples(samples: LoopSamples, payload_epochs: PayloadEpochs) -> list[Samples]:
-    """Cut samples of the loop where cycles are missing and where the payload changed: a batch has one of each.
-
-    Args:
-        samples: Samples of the loop, all of them usable.
-        payload_epochs: Which payload each sample belongs to.
-    """
+    """Cut samples of the loop where cycles are missing and where the payload changed: a batch has one of each."""
     sequence = samples.block.sequence
     epochs = payload_epochs.of(sequence)
     is_cut = (np.diff(sequence) != 1) | (np.diff(epochs) != 0)
@@ -90,15 +80,8 @@ def split_samples(samples: LoopSamples, payload_epochs: PayloadEpochs) -> list[S
 def _part(samples: LoopSamples, part: slice, epoch: int) -> Samples:
     block = samples.block
     return Samples(
-        stamps=block.stamps[part],
-        sequence=block.sequence[part],
-        q=block.q[part],
-        v=block.v[part],
-        tau=block.tau[part],
-        q_d=samples.q_d[part],
-        v_d=samples.v_d[part],
-        a_d=samples.a_d[part],
-        tau_command=samples.tau_command[part],
+        **{name: getattr(block, name)[part] for name in ("stamps", "sequence", "q", "v", "tau")},
+        **{name: getattr(samples, name)[part] for name in ("q_d", "v_d", "a_d", "tau_command")},
         valid=np.ones(block.stamps[part].size, dtype=bool),
         mode=samples.modes[part].astype(np.uint8),
         payload_epoch=epoch,
@@ -145,13 +128,7 @@ class LateCycles:
         self._counts: deque[tuple[float, int, int]] = deque()  # time [s], cycles, late cycles
 
     def note(self, seconds: float, cycles: int, late: int) -> float:
-        """Note the counters and return the share of late cycles within the last :data:`LATE_SECONDS`.
-
-        Args:
-            seconds: Steady time [s].
-            cycles: Cycles so far.
-            late: Late cycles so far.
-        """
+        """Note cycles and late ones so far at a steady time [s]; return the late share of the last `LATE_SECONDS`."""
         if self._counts and cycles < self._counts[-1][1]:  # another loop
             self._counts.clear()
         self._counts.append((seconds, cycles, late))
@@ -248,7 +225,7 @@ class ArmOutputs:
         message = status_message(status, self._arm.loop.timing())
         message.header.frame_id = self._arm.robot.base_frame
         message.dropped_samples, message.timing = self._dropped, self.timing
-        message.scene_hash, message.serial_number = scene_hash or "", status.serial_number
+        message.scene_hash = scene_hash or ""
         self._publish(message)
         if self._online is not None and status.online_model is not None:
             self._online.note(status.online_model)
@@ -328,12 +305,7 @@ class ArmOutputs:
         self._diagnostics.publish(message)
 
     def judge(self, status: LoopStatus, late: float) -> tuple[Level, str]:
-        """Return how good or bad it is, and why.
-
-        Args:
-            status: Status of the loop.
-            late: Share of the latest cycles that came too late.
-        """
+        """Return how good or bad the loop is, with its share of late cycles, and why."""
         values, scheduling = self._arm.values, self._arm.loop.scheduling
         if status.has_failed:
             return Level.ERROR, status.reason
@@ -364,35 +336,13 @@ class ArmOutputs:
 
 def status_message(status: LoopStatus, timing: LoopTiming) -> DriverStatus:
     """Convert the status of the loop; mode and code have the same numbers in the message."""
-
-    def joints(values: NDArray[np.float64]) -> object:
-        return to_array("d", values, np.float64)
-
-    return DriverStatus(
+    return message_of(
+        DriverStatus,
+        status,
+        timing,
         header=Header(stamp=stamp_to_message(status.stamp_ns)),
-        mode=int(status.mode),
-        code=int(status.code),
         text=status.reason,
-        is_taking_over=bool(status.is_taking_over),
-        rested=float(status.rested),
-        plan_id=status.plan_id or "",
-        next_plan_id=status.next_plan_id or "",
-        progress=float(status.progress),
-        model_box_hash=status.model_box_hash,
-        reference_position=joints(status.reference),
-        tracking_error=joints(status.tracking_error),
-        tracking_error_max=joints(status.tracking_error_max),
-        tracking_bound=joints(status.tracking_bound),
-        cycles=int(status.cycles),
-        invalid_cycles=int(status.invalid_cycles),
-        missed_deadlines=int(status.missed_deadlines),
-        saturated_cycles=int(status.saturated_cycles),
-        period_p50=float(timing.period_p50),
-        period_p99=float(timing.period_p99),
-        period_max=float(timing.period_max),
-        compute_p50=float(timing.compute_p50),
-        compute_p99=float(timing.compute_p99),
-        compute_max=float(timing.compute_max),
+        reference_position=to_array("d", status.reference, np.float64),
     )
 
 

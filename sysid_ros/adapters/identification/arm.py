@@ -33,7 +33,8 @@ from sysid_ros.core.procedure import (
 from sysid_ros.drivers.loop_types import RefusalCode
 from sysid_ros.ros import qos
 from sysid_ros.ros.alive import GRACE
-from sysid_ros.ros.conversions import certified_plan_to_message, joint_vector_from_message, stamp_from_message
+from sysid_ros.ros.conversions.common import joint_vector_from_message, stamp_from_message
+from sysid_ros.ros.conversions.plans import certified_plan_to_message
 from sysid_ros.ros.waiting import call_service, wait_until
 
 START_TIMEOUT = 1.0
@@ -78,12 +79,7 @@ _MODES = {
 
 
 def find_missing(suite: Suite, is_moved_by_others: bool) -> str | None:
-    """Return in words the condition that a goal would wait for; None if it could begin at once.
-
-    Args:
-        suite: The suite.
-        is_moved_by_others: Whether another system moves the arm, and holds it.
-    """
+    """Return in words the condition that a goal would wait for; None if it could begin at once."""
     monitor, now = suite.monitor, time.monotonic()
     status, clients = monitor.status, suite.clients
     if status is None or now - monitor.status_time > STATUS_TIMEOUT:

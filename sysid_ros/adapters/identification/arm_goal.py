@@ -6,12 +6,13 @@ import datetime
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sysid_msgs.action import IdentifyArm
-from sysid_ros.adapters.identification.goals import GoalBase, as_failure, describe_failure
+from sysid_ros.adapters.identification.goals import GoalBase
 from sysid_ros.adapters.identification.ports import RosPlanner
 from sysid_ros.adapters.identification.session import (
     UNKNOWN_TEMPERATURE,
@@ -50,8 +51,6 @@ from sysid_ros.core.procedure import (
     IdentificationSettings,
     KnownLoadPolicy,
     ModelRefused,
-    MotionRequest,
-    PayloadModel,
     Phase,
     Ports,
     Progress,
@@ -59,10 +58,10 @@ from sysid_ros.core.procedure import (
 )
 from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.reports.arm import ArmResult, make_result, prepare_files, write_arm_result
-from sysid_ros.reports.recordings.files import ROBOT, SERIAL, KnownRecordings, read_recordings
+from sysid_ros.reports.recordings.files import ROBOT, SERIAL, read_recordings
 from sysid_ros.reports.recordings.recording import GRIPPER, RECORDING
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import Samples
+from sysid_ros.ros.conversions.samples import Samples
 
 _PLANNING_SHARE, _MOVING_SHARE = 0.2, 0.5
 """Shares of a goal's progress that are done when motions are planned, and when they are made."""
@@ -71,39 +70,22 @@ _OTHER_MOTION = 1000
 """Offset of the seed of the validation motion from the other seeds."""
 
 
-class ArmMotions:
-    """A :class:`sysid_ros.core.procedure.Planner` of motions of a whole arm, which the safe planner proves.
+class ArmMotions(RosPlanner):
+    """A planner that searches for motions of a whole arm itself, with the published scene and control law.
 
-    Searches for provable motions with the published scene and control law; only motions that the safe planner has
-    proven are executed.
+    Only motions that the safe planner has proven are executed.
 
     Args:
         session: The suite.
-        planner: The planner that proves.
         settings: How the arm is identified.
         seed: Seed of the search.
         on_search: Called with the share of the search that is done, and a sentence.
     """
 
-    def __init__(
-        self,
-        session: Session,
-        planner: RosPlanner,
-        settings: ArmGoalSettings,
-        seed: int,
-        on_search: Callable[[float, str], None],
-    ):
-        self._session, self._planner, self._settings = session, planner, settings
-        self._seed, self._on_search = seed, on_search
+    def __init__(self, session: Session, settings: ArmGoalSettings, seed: int, on_search: Callable[[float, str], None]):
+        super().__init__(session, seed)
+        self._settings, self._on_search = settings, on_search
         self._found: dict[float, tuple[CertifiedPlan, ...]] = {}
-
-    def plan(self, request: MotionRequest) -> CertifiedPlan:
-        """See :class:`Planner`."""
-        return self._planner.plan(request)
-
-    def certify(self, trajectory: Trajectory, model: PayloadModel) -> CertifiedPlan:
-        """See :class:`Planner`."""
-        return self._planner.certify(trajectory, model)
 
     def plan_excitation(self, request: ExcitationRequest) -> tuple[Trajectory, float]:
         """See :class:`Planner`; sweeps and motions to identify from are planned together, then the predicted one."""
@@ -166,47 +148,23 @@ class ArmMotions:
 
 
 class ArmGoalRun(GoalBase):
-    """Runs one goal of ``~/identify_arm``."""
+    """Runs one goal of ``~/identify_arm``.
+
+    Attributes:
+        relative_width: Width of the combinations of parameters so far, as a share of the one before [-].
+    """
+
+    action = IdentifyArm
 
     def __init__(
         self, suite: Suite, options: IdentificationParameters, goal: IdentifyArm.Goal, is_cancelled: Callable[[], bool]
     ):
-        super().__init__(suite, options, is_cancelled, int(goal.seed))
-        self._goal, self._settings = goal, options.arm
+        super().__init__(suite, options, goal, is_cancelled, int(goal.seed))
+        self._settings = options.arm
         self._before = suite.robot.uncalibrated or suite.robot
-        self._relative_width, self._done = 1.0, 0.0
-        self._report: Callable[[Progress], None] = lambda progress: None
+        self.relative_width, self._done = 1.0, 0.0
 
-    def run(self, on_progress: Callable[[Progress], None]) -> IdentifyArm.Result:
-        """Run the goal to its end; ``on_progress`` is called with every change."""
-        self._report = on_progress
-        self._monitor.begin(None)
-        try:
-            policy, load, earlier = self._prepare()
-        except SysidError as error:
-            self._monitor.end()
-            return self._failure(IdentificationFailed(IdentificationErrorCode.INVALID_GOAL, str(error)))
-        try:
-            return self._identify(policy, load, earlier)
-        except Exception as error:  # noqa: BLE001 - the answer to a goal must not depend on what went wrong
-            return self._failure(as_failure(error))
-        finally:
-            self._end_recording()
-
-    def feedback(self, progress: Progress, elapsed: float) -> IdentifyArm.Feedback:
-        """Convert progress to feedback, some time [s] after the beginning."""
-        return IdentifyArm.Feedback(
-            phase=int(progress.phase),
-            text=progress.text,
-            progress=float(progress.progress),
-            elapsed=elapsed,
-            motion_time=self.motion_time,
-            relative_width=self._relative_width,
-        )
-
-    # Preparation
-
-    def _prepare(self) -> tuple[KnownLoadPolicy, KnownLoad, KnownRecordings]:
+    def _prepare(self) -> None:
         goal = self._goal
         if self._options.is_moved_by_others:
             allowed = "receding or periodic; record the motion of an arm that others move, for sysid calibrate arm"
@@ -219,21 +177,21 @@ class ArmGoalRun(GoalBase):
         given = {"motion_time": goal.motion_time, "validation_time": goal.validation_time}
         self._settings = replace(self._settings, **{name: value for name, value in given.items() if value != 0.0})
         self._before.gripper_state(self._settings.gripper)
-        load = load_of(self._robot, goal)
-        policy = KnownLoadPolicy(self._robot, load)
-        earlier = read_recordings(goal.recordings, self._before, goal.serial_number, gripper=self._settings.gripper)
+        self._load = load_of(self._robot, goal)
+        self._policy = KnownLoadPolicy(self._robot, self._load)
+        gripper = self._settings.gripper
+        self._earlier = read_recordings(goal.recordings, self._before, goal.serial_number, gripper=gripper)
         self._folder = self._make_folder(goal.results_directory)
         if self._folder is not None:
             prepare_files(self._folder, self._robot)
-        known = {SERIAL: goal.serial_number, ROBOT: self._robot.name, GRIPPER: self._settings.gripper}
-        self._record(**known, load=load.name)
-        return policy, load, earlier
+        known = {SERIAL: goal.serial_number, ROBOT: self._robot.name, GRIPPER: gripper}
+        self._record(**known, load=self._load.name)
 
     # The work
 
-    def _identify(self, policy: KnownLoadPolicy, load: KnownLoad, earlier: KnownRecordings) -> IdentifyArm.Result:
-        settings = self._settings
-        used, checked = self._move(policy, load)
+    def _carry_out(self) -> IdentifyArm.Result:
+        settings, earlier = self._settings, self._earlier
+        used, checked = self._move()
         days = settings.valid_days
         today = datetime.date.today()
         record = CalibrationRecord(
@@ -250,11 +208,11 @@ class ArmGoalRun(GoalBase):
         )
         self._tell(Phase.REPORTING, "writing the results", 0.97)
         result = make_result(earlier.robot, calibration, estimator, checked, earlier.warnings)
-        self._relative_width = result.identification.relative_width
+        self.relative_width = result.identification.relative_width
         return self._success(result)
 
-    def _move(self, policy: KnownLoadPolicy, load: KnownLoad) -> tuple[LoadedRecording, LoadedRecording]:
-        settings = self._settings
+    def _move(self) -> tuple[LoadedRecording, LoadedRecording]:
+        settings, policy, load = self._settings, self._policy, self._load
         count = settings.sweeps + settings.motions + 1
         longest = max(settings.each_duration, settings.validation_time, settings.sweep_time / SPEEDS)
         wanted = IdentificationSettings(
@@ -266,7 +224,7 @@ class ArmGoalRun(GoalBase):
             weighing_time=self._options.procedure.weighing_time,
             settle_time=self._options.procedure.settle_time,
         )
-        motions = ArmMotions(self._session, self._planner, settings, int(self._goal.seed), self._take_search)
+        motions = ArmMotions(self._session, settings, int(self._goal.seed), self._take_search)
         ports = Ports(motions, self._arm, self._ports.estimates)
         build_procedure(ports, policy, wanted, self._is_cancelled, self._take_motion).collect()
         records = self._monitor.records
@@ -289,7 +247,7 @@ class ArmGoalRun(GoalBase):
         self._advance(progress, share if progress.progress > 0.0 else 0.0)
 
     def _take_calibration(self, progress: CalibrationProgress) -> None:
-        self._relative_width = min(self._relative_width, progress.relative_width)
+        self.relative_width = min(self.relative_width, progress.relative_width)
         self._tell(Phase.ESTIMATING, progress.phase, _MOVING_SHARE + (0.97 - _MOVING_SHARE) * progress.share)
 
     def _tell(self, phase: Phase, text: str, share: float) -> None:
@@ -320,7 +278,6 @@ class ArmGoalRun(GoalBase):
         if check is not None:
             message.residual_before, message.residual_after = check.before.tolist(), check.after.tolist()
         if self._folder is not None:
-            message.results_directory = str(self._folder.absolute())
             try:
                 left_out = write_arm_result(result, self._folder, self._options.model)
             except SysidError as error:
@@ -331,17 +288,11 @@ class ArmGoalRun(GoalBase):
                 self._logger.warning(reason)
         return message
 
-    def _failure(self, failure: IdentificationFailed) -> IdentifyArm.Result:
-        text = describe_failure(failure)
+    def _failure(self, failure: IdentificationFailed, advice: str = "", **fields: Any) -> IdentifyArm.Result:
         self._end_recording()
-        result = IdentifyArm.Result(error_code=int(failure.code), motion_time=self.motion_time, relative_width=1.0)
-        if self._folder is not None:
-            result.results_directory = str(self._folder.absolute())
-            if self._monitor.records.plans and (self._folder / RECORDING).is_file():
-                text += f". The recording is in {self._folder / RECORDING}"
-        self._log_end(failure, text)
-        result.error_text = text
-        return result
+        if self._folder is not None and self._monitor.records.plans and (self._folder / RECORDING).is_file():
+            advice = f". The recording is in {self._folder / RECORDING}"
+        return super()._failure(failure, advice, **fields, relative_width=1.0)
 
     def _end_recording(self, final: ParameterEstimate | None = None) -> str:
         if fault := super()._end_recording(final):

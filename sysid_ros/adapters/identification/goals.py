@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 from geometry_msgs.msg import InertiaStamped
@@ -13,13 +13,20 @@ from numpy.typing import NDArray
 
 from sysid_msgs.action import Identify, MoveTo
 from sysid_msgs.msg import ParameterEstimate as EstimateMessage
+from sysid_ros.adapters.goals import Goal
 from sysid_ros.adapters.identification.arm import RosArm
-from sysid_ros.adapters.identification.evidence import EvidenceSource, add_evidence, ask_settings
-from sysid_ros.adapters.identification.files import Evidence, payload_message, prepare_folder, write_files
 from sysid_ros.adapters.identification.monitor import NOTHING, Stated
 from sysid_ros.adapters.identification.ports import RosEstimates, RosPlanner
+from sysid_ros.adapters.identification.results import (
+    Evidence,
+    EvidenceSource,
+    add_evidence,
+    ask_settings,
+    payload_message,
+    write_files,
+)
 from sysid_ros.adapters.identification.session import IdentificationParameters, Session, Suite
-from sysid_ros.core.common.errors import Cancelled, ParameterOutOfRange, SysidError
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.calibration import (
     CalibrationInconsistent,
     CalibrationShortOfData,
@@ -44,11 +51,10 @@ from sysid_ros.core.procedure import (
     run_identification,
     run_move,
 )
-from sysid_ros.reports.folders import make_results_directory
 from sysid_ros.reports.payload import bound_mass_and_com, exported_payload
 from sysid_ros.reports.recordings.recording import RECORDING, RecordingWriter
-from sysid_ros.reports.writer import folder_below
-from sysid_ros.ros.conversions import estimate_to_message, inertia_message, joint_vector_from_message
+from sysid_ros.ros.conversions.common import joint_vector_from_message, message_of
+from sysid_ros.ros.conversions.estimate import estimate_to_message, inertia_message
 
 _WITH_FILES = (
     Identify.Result.NONE,
@@ -61,82 +67,62 @@ _WITH_FILES = (
 
 _KNOWN_SO_FAR = (Identify.Result.CANCELED, Identify.Result.PLAN_FAILED, Identify.Result.NOT_IDENTIFIED)
 """Ends of a goal after which its knowledge of the payload still holds."""
-_ROUTINE = (
-    IdentificationErrorCode.CANCELED,
-    IdentificationErrorCode.INVALID_GOAL,
-    IdentificationErrorCode.NO_WINDOWS,
-    IdentificationErrorCode.NOT_IDENTIFIED,
-)
-"""Ends of a goal that belong to daily work."""
 _SAMPLES_SECONDS = 5.0
 """How long samples of the last estimate may take to come [s]."""
-FEEDBACK_PERIOD = 1.0
-"""Time between two messages of feedback that differ in their numbers alone [s]."""
-_CODES: tuple[tuple[type[SysidError], IdentificationErrorCode], ...] = (
-    (Cancelled, IdentificationErrorCode.CANCELED),
-    (CalibrationInconsistent, IdentificationErrorCode.INCONSISTENT),
-    (CalibrationShortOfData, IdentificationErrorCode.NO_WINDOWS),
-)
 
 
-class NewsFilter:
-    """Decides which progress is reported at once, and which only now and then.
+class GoalBase(Goal):
+    """Common base of the goals of the suite.
 
-    Args:
-        clock: Steady time [s].
+    Attributes:
+        payload: The payload for others, after a success that knows mass, CoM and inertia; None before, and without.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic):
-        self._clock = clock
-        self._last: tuple[object, ...] = ()
-        self._told = -np.inf
-
-    def is_news(self, progress: Progress) -> bool:
-        """Return whether the phase, its text or the motion has changed, or the last report is old."""
-        now, state = self._clock(), (progress.phase, progress.text, progress.trajectory)
-        if state == self._last and now - self._told < FEEDBACK_PERIOD:
-            return False
-        self._last, self._told = state, now
-        return True
-
-
-class GoalBase:
-    """Common base of the goals of all actions. ``run`` never raises and always leaves the arm at rest."""
+    codes = (
+        (CalibrationInconsistent, IdentificationErrorCode.INCONSISTENT),
+        (CalibrationShortOfData, IdentificationErrorCode.NO_WINDOWS),
+    )
+    _options: IdentificationParameters
 
     def __init__(
         self,
         suite: Suite,
         options: IdentificationParameters,
+        goal: Any,
         is_cancelled: Callable[[], bool],
         seed: int = 0,
         stated: Stated = NOTHING,
     ):
-        self._logger, self._robot, self._monitor = suite.node.get_logger(), suite.robot, suite.monitor
-        self._options, self._is_cancelled = options, is_cancelled
+        super().__init__(suite.node.get_logger(), options, goal, is_cancelled)
+        self._robot, self._monitor = suite.robot, suite.monitor
         self._session = session = Session(suite, options, is_cancelled)
         self._arm = RosArm(session, options.is_moved_by_others)
         self._planner = RosPlanner(session, seed)
         self._ports = Ports(self._planner, self._arm, RosEstimates(session, stated))
-        self._folder: Path | None = None
+        self.payload: InertiaStamped | None = None
 
     @property
     def motion_time(self) -> float:
         """How long the arm has moved [s]."""
         return self._arm.motion_time
 
-    def _log_end(self, failure: IdentificationFailed, text: str) -> None:
-        """Log the end of the goal; ends that belong to daily work are no errors."""
-        line = f"{failure.code.name}: {text}"
-        if failure.code in _ROUTINE and failure.stop_unconfirmed is None:
-            self._logger.warning(line)
-        else:
-            self._logger.error(line)
+    @property
+    def model(self) -> PayloadModel | None:
+        """The model of the controller that the next move may assume; None: the hand may hold something else then."""
+        return None
 
-    def _make_folder(self, wanted: str) -> Path | None:
-        root, own = self._options.results_root, self._options.results_directory
-        if wanted:
-            return prepare_folder(folder_below(root, wanted))
-        return prepare_folder(make_results_directory(folder_below(root, own))) if own else None
+    def run(self, on_progress: Callable[[Progress], None]) -> Any:
+        """See :class:`Goal`."""
+        self._monitor.begin(None)
+        result = super().run(on_progress)
+        # None after inconsistent data, so that the next move uses the prior.
+        estimate = self._monitor.estimate
+        self._monitor.known_model = self.model if estimate is None or estimate.is_consistent else None
+        return result
+
+    def _say(self, text: str, phase: Phase = Phase.REPORTING) -> None:
+        """Report a step after the motion."""
+        self._report(Progress(phase, text, 1.0, 0, 0, self._monitor.estimate))
 
     def _record(self, **metadata: str) -> None:
         if self._folder is not None and self._options.record:
@@ -155,19 +141,16 @@ class GoalRun(GoalBase):
     """Runs one goal of ``~/identify``.
 
     Attributes:
-        payload: The payload for others, after a success that knows mass, CoM and inertia; None before, and without.
-        action: The action.
+        name: Name of the action.
     """
 
-    action = "identify"
+    name: ClassVar[str] = "identify"
 
     def __init__(
         self, suite: Suite, options: IdentificationParameters, goal: Identify.Goal, is_cancelled: Callable[[], bool]
     ):
         stated = Stated(goal.gripper, goal.mass, goal.mass_tolerance)
-        super().__init__(suite, options, is_cancelled, int(goal.seed), stated)
-        self.payload: InertiaStamped | None = None
-        self._goal = goal
+        super().__init__(suite, options, goal, is_cancelled, int(goal.seed), stated)
         self._settings = options.procedure
         self._policy: ModelPolicy = ModelPolicy(suite.robot, may_tighten=options.apply_estimate)
 
@@ -176,48 +159,30 @@ class GoalRun(GoalBase):
         """The model of the controller."""
         return self._policy.in_use
 
-    def run(self, on_progress: Callable[[Progress], None]) -> Identify.Result:
-        """Run the goal to its end; ``on_progress`` is called with every change."""
-        self._monitor.begin(None)
-        try:
-            self._prepare()
-        except SysidError as error:
-            self._monitor.end()
-            return self._failure(IdentificationFailed(IdentificationErrorCode.INVALID_GOAL, str(error)))
-        return self._carry_out(on_progress)
-
     def _prepare(self, **metadata: str) -> None:
         goal = self._goal
-        self._settings = settings_of(self._options.settings_of(self.action), goal)
+        self._settings = settings_of(self._options.settings_of(self.name), goal)
         self._robot.gripper_state(goal.gripper)
         self._robot = with_stated_mass(self._robot, goal.mass, goal.mass_tolerance)
         self._folder = self._make_folder(goal.results_directory)
         self._record(**metadata)
 
-    def _carry_out(self, on_progress: Callable[[Progress], None]) -> Identify.Result:
+    def _carry_out(self) -> Identify.Result:
         start = self._position()
-        outcome, result = self._identify(on_progress)
-        result = self._finish(outcome, result, on_progress)
+        outcome, result = self._identify()
+        result = self._finish(outcome, result)
         if outcome is not None:
             stamp_ns, prefix = self._monitor.estimate_stamp_ns, self._options.tf_prefix
             self.payload = payload_message(self._robot, outcome.estimate, stamp_ns, prefix)
         if result.error_code in _KNOWN_SO_FAR:
             result.error_text += self._way_back(start)
         if outcome is not None and self._options.return_to_start and self._can_return and start is not None:
-            self._return(start, on_progress)
+            self._return(start)
         return result
 
-    def feedback(self, progress: Progress, elapsed: float) -> Identify.Feedback:
-        """Convert progress to feedback, some time [s] after the beginning."""
-        feedback = Identify.Feedback(
-            phase=int(progress.phase),
-            text=progress.text,
-            progress=float(progress.progress),
-            elapsed=elapsed,
-            motion_time=self.motion_time,
-            trajectory_number=progress.trajectory,
-            number_of_trajectories=progress.trajectories,
-        )
+    def feedback(self, progress: Progress) -> Identify.Feedback:
+        """Convert progress to feedback."""
+        feedback: Identify.Feedback = super().feedback(progress)
         estimate = progress.estimate
         if estimate is not None and estimate.is_consistent:
             feedback.has_estimate, feedback.doubt = True, estimate.doubt
@@ -226,15 +191,15 @@ class GoalRun(GoalBase):
             feedback.com_lower, feedback.com, feedback.com_upper = com.lower, com.values, com.upper
         return feedback
 
-    def _identify(self, on_progress: Callable[[Progress], None]) -> tuple[Identification | None, Identify.Result]:
+    def _identify(self) -> tuple[Identification | None, Identify.Result]:
         try:
-            outcome = run_identification(self._ports, self._policy, self._settings, self._is_cancelled, on_progress)
+            outcome = run_identification(self._ports, self._policy, self._settings, self._is_cancelled, self._report)
             count = len(outcome.plans)
             text = f"writing the results ({outcome.stop_reason})"
-            on_progress(Progress(Phase.REPORTING, text, 1.0, count, count, outcome.estimate))
+            self._report(Progress(Phase.REPORTING, text, 1.0, count, count, outcome.estimate))
             return outcome, self._success(outcome)
         except Exception as error:  # noqa: BLE001 - a goal is answered after any error
-            return None, self._failure(as_failure(error))
+            return None, self._failure(self._as_failure(error))
 
     def _position(self) -> NDArray[np.float64] | None:
         """Posture in which the arm is held, (n,) [rad]; None if unknown."""
@@ -259,12 +224,12 @@ class GoalRun(GoalBase):
     def _can_return(self) -> bool:
         return self._options.apply_estimate and not self._options.is_moved_by_others
 
-    def _return(self, start: NDArray[np.float64], on_progress: Callable[[Progress], None]) -> None:
+    def _return(self, start: NDArray[np.float64]) -> None:
         """Move back to where the arm was: with the prior of another payload it might not even be able to stay here."""
         options, now = self._options, self._position()
         if now is not None and np.abs(now - start).max() <= options.move_tolerance:
             return
-        on_progress(Progress(Phase.REPORTING, "returning to the start", 1.0, 0, 0, self._monitor.estimate))
+        self._say("returning to the start")
         policy = ModelPolicy(self._robot, self._policy.in_use, may_tighten=False)
         try:
             wanted = MoveSettings(start, options.move_tolerance, options.move_time)
@@ -272,14 +237,14 @@ class GoalRun(GoalBase):
         except SysidError as error:
             self._logger.warning(f"the arm has not returned to where it was: {error}")
 
-    def _find_evidence(self, result: Identify.Result, on_progress: Callable[[Progress], None]) -> Evidence:
+    def _find_evidence(self, result: Identify.Result) -> Evidence:
         """Analyse the samples once more: causes of an alarm, or the statistical interval; the arm rests."""
         monitor = self._monitor
         if result.error_code not in (Identify.Result.NONE, Identify.Result.INCONSISTENT) or monitor.estimate is None:
             return Evidence()
         is_alarm = result.error_code == Identify.Result.INCONSISTENT
         text = "looking for what could be wrong" if is_alarm else "computing the statistical interval"
-        on_progress(Progress(Phase.REPORTING, text, 1.0, 0, 0, monitor.estimate))
+        self._say(text)
         source = EvidenceSource(self._robot, self._is_cancelled, monitor.tare)
         # The estimator has samples of its own: on a busy machine its estimate is here before they are.
         wanted = monitor.estimate_stamp_ns
@@ -296,18 +261,14 @@ class GoalRun(GoalBase):
             self._logger.warning(f"nothing was found by {text}: {error!r}")
             return Evidence()
 
-    def _finish(
-        self, outcome: Identification | None, result: Identify.Result, on_progress: Callable[[Progress], None]
-    ) -> Identify.Result:
+    def _finish(self, outcome: Identification | None, result: Identify.Result) -> Identify.Result:
         """Complete recording and files; where files are missing the goal is no success, but keeps its numbers."""
-        evidence = self._find_evidence(result, on_progress)
+        evidence = self._find_evidence(result)
         add_evidence(result, evidence)
         faults = list(filter(None, [self._end_recording(None if outcome is None else outcome.estimate)]))
-        if self._folder is not None:
-            result.results_directory = str(self._folder.absolute())
-            if result.error_code in _WITH_FILES:
-                on_progress(Progress(Phase.REPORTING, "writing the files", 1.0, 0, 0, self._monitor.estimate))
-                faults += self._write(self._folder, outcome, evidence)
+        if self._folder is not None and result.error_code in _WITH_FILES:
+            self._say("writing the files")
+            faults += self._write(self._folder, outcome, evidence)
         is_whole = outcome is not None and outcome.estimate.status is EstimateStatus.IDENTIFIED
         for fault in faults:
             if outcome is None or is_whole:
@@ -342,14 +303,10 @@ class GoalRun(GoalBase):
             tare=self._monitor.records.tare,
         )
 
-    def _failure(self, failure: IdentificationFailed) -> Identify.Result:
-        text = describe_failure(failure)
-        self._log_end(failure, text)
-        result = Identify.Result(error_code=int(failure.code), error_text=text, motion_time=self.motion_time)
+    def _failure(self, failure: IdentificationFailed, advice: str = "", **fields: Any) -> Identify.Result:
         estimate = self._monitor.estimate
-        if estimate is not None:
-            result.estimate = self._message(estimate)
-        return result
+        known = {} if estimate is None else {"estimate": self._message(estimate)}
+        return super()._failure(failure, advice, **fields, **known)
 
     def _message(self, estimate: ParameterEstimate) -> EstimateMessage:
         monitor = self._monitor
@@ -362,13 +319,13 @@ class GoalRun(GoalBase):
 class WeighRun(GoalRun):
     """Runs one goal of ``~/weigh``: like ``~/identify``, by slow motions through a few postures and back."""
 
-    action = "weigh"
+    name = "weigh"
 
 
 class TareRun(GoalRun):
     """Runs one goal of ``~/tare``: like ``~/weigh``, with the empty hand, and the estimator keeps the samples."""
 
-    action = "tare"
+    name = "tare"
 
     def _prepare(self, **metadata: str) -> None:
         if self._goal.mass or self._goal.mass_tolerance:
@@ -376,52 +333,33 @@ class TareRun(GoalRun):
         super()._prepare(load=empty_hand().name, **metadata)
         self._policy = EmptyHandPolicy(self._robot, self._options.apply_estimate)
 
-    def _carry_out(self, on_progress: Callable[[Progress], None]) -> Identify.Result:
-        result = self._tare(on_progress)
-        if self._folder is not None:
-            result.results_directory = str(self._folder.absolute())
+    def _carry_out(self) -> Identify.Result:
+        self._arm.wait_until_ready()
+        start = self._position()
+        done = build_procedure(self._ports, self._policy, self._settings, self._is_cancelled, self._report).tare()
+        if self._can_return and start is not None:
+            self._return(start)
+        self._say("evaluating the tare", Phase.ESTIMATING)
+        fault = self._end_recording()  # it has the samples that are evaluated
+        end_tare(self._ports, self._policy)
+        result = Identify.Result(motion_time=done.motion_time, tare=self._monitor.records.tare)
+        if fault:
+            result.error_code = Identify.Result.RESULTS_NOT_WRITTEN
+            result.error_text = f"the tare is good, but {fault}"
         return result
-
-    def _tare(self, on_progress: Callable[[Progress], None]) -> Identify.Result:
-        try:
-            self._arm.wait_until_ready()
-            start = self._position()
-            done = build_procedure(self._ports, self._policy, self._settings, self._is_cancelled, on_progress).tare()
-            if self._can_return and start is not None:
-                self._return(start, on_progress)
-            on_progress(Progress(Phase.ESTIMATING, "evaluating the tare", 1.0, 0, 0, self._monitor.estimate))
-            fault = self._end_recording()  # it has the samples that are evaluated
-            end_tare(self._ports, self._policy)
-            result = Identify.Result(motion_time=done.motion_time, tare=self._monitor.records.tare)
-            if fault:
-                result.error_code = Identify.Result.RESULTS_NOT_WRITTEN
-                result.error_text = f"the tare is good, but {fault}"
-            return result
-        except Exception as error:  # noqa: BLE001 - a goal is answered after any error
-            return self._failure(as_failure(error))
-        finally:
-            self._end_recording()
 
 
 class MoveRun(GoalBase):
-    """Runs one goal of ``~/move_to``.
+    """Runs one goal of ``~/move_to``, with the model the controller was given last, if that may be assumed."""
 
-    Args:
-        suite: The suite.
-        options: Parameters of the node.
-        known: The last model sent to the controller; None where none may be assumed.
-        is_cancelled: Whether the move is to end.
-    """
+    action = MoveTo
+    unforeseen = IdentificationErrorCode.INVALID_GOAL
 
     def __init__(
-        self,
-        suite: Suite,
-        options: IdentificationParameters,
-        known: PayloadModel | None,
-        is_cancelled: Callable[[], bool],
+        self, suite: Suite, options: IdentificationParameters, goal: MoveTo.Goal, is_cancelled: Callable[[], bool]
     ):
-        super().__init__(suite, options, is_cancelled)
-        self._known = known
+        super().__init__(suite, options, goal, is_cancelled)
+        self._known: PayloadModel | None = suite.monitor.known_model
         self._policy: ModelPolicy | None = None
 
     @property
@@ -429,39 +367,24 @@ class MoveRun(GoalBase):
         """The model of the controller."""
         return self._known if self._policy is None else self._policy.in_use
 
-    def run(self, request: MoveTo.Goal, on_progress: Callable[[Progress], None]) -> MoveTo.Result:
-        """Run the move to its end."""
-        self._monitor.begin(None)
-        try:
-            policy, wanted = self._prepare(request)
-            move = run_move(self._ports, policy, wanted, self._is_cancelled, on_progress)
-            return self._result(
-                motion_time=move.motion_time, plans=move.plans, smallest_torque_margin=move.smallest_torque_margin
-            )
-        except Exception as error:  # noqa: BLE001 - a goal is answered after any error
-            return self._failure(as_failure(error, IdentificationErrorCode.INVALID_GOAL))
-        finally:
-            self._monitor.end()
-
-    def _prepare(self, request: MoveTo.Goal) -> tuple[ModelPolicy, MoveSettings]:
+    def _prepare(self) -> None:
         """Use the model the controller was given last, if it was identified and is still there; else the prior."""
-        goal = joint_vector_from_message(
-            "MoveTo", "goal_position", request.joint_names, request.goal_position, self._robot.joint_names
-        )
-        self._require_inside(goal)
+        goal, options, names = self._goal, self._options, self._robot.joint_names
+        posture = joint_vector_from_message("MoveTo", "goal_position", goal.joint_names, goal.goal_position, names)
+        self._require_inside(posture)
         known = self._known
         if known is not None and (known.estimate is None or not self._arm.has_model(known)):
             known = None
-        wanted = MoveSettings(
-            goal,
-            request.tolerance or self._options.move_tolerance,
-            request.max_motion_time or self._options.move_time,
-            forget_payload=known is None,
-        )
+        tolerance, longest = goal.tolerance or options.move_tolerance, goal.max_motion_time or options.move_time
+        self._wanted = MoveSettings(posture, tolerance, longest, forget_payload=known is None)
         if known is not None:
             self._monitor.use_estimates()
         self._policy = ModelPolicy(self._robot, known, may_tighten=False)
-        return self._policy, wanted
+
+    def _carry_out(self) -> MoveTo.Result:
+        assert self._policy is not None
+        move = run_move(self._ports, self._policy, self._wanted, self._is_cancelled, self._report)
+        return message_of(MoveTo.Result, move, position=self._position)
 
     def _require_inside(self, goal: NDArray[np.float64]) -> None:
         limits = self._robot.limits
@@ -469,40 +392,15 @@ class MoveRun(GoalBase):
             if not low <= value <= high:
                 raise ParameterOutOfRange(f"goal_position of {name} [rad]", float(value), f"{low:g} to {high:g}")
 
-    def _failure(self, failure: IdentificationFailed) -> MoveTo.Result:
-        text = describe_failure(failure)
+    def _failure(self, failure: IdentificationFailed, advice: str = "", **fields: Any) -> MoveTo.Result:
         if failure.code is IdentificationErrorCode.INCONSISTENT:
-            text += ". The next move will be planned with the prior of the payload; identify it to know more"
-        self._log_end(failure, text)
-        return self._result(error_code=int(failure.code), error_text=text, motion_time=self.motion_time)
+            advice = ". The next move will be planned with the prior of the payload; identify it to know more"
+        return super()._failure(failure, advice, **fields, position=self._position)
 
-    def _result(self, **fields: object) -> MoveTo.Result:
+    @property
+    def _position(self) -> list[float]:
         status = self._monitor.status
-        position = [] if status is None else np.array(status.reference_position, dtype=float).tolist()
-        return MoveTo.Result(position=position, **fields)
-
-
-def as_failure(
-    error: Exception, code: IdentificationErrorCode = IdentificationErrorCode.INTERNAL
-) -> IdentificationFailed:
-    """Return the failure of a goal for an error.
-
-    Args:
-        error: The error.
-        code: Code of an error of this package that has none of its own.
-    """
-    if isinstance(error, IdentificationFailed):
-        return error
-    if isinstance(error, SysidError):
-        own = next((one for kind, one in _CODES if isinstance(error, kind)), code)
-        return IdentificationFailed(own, str(error))
-    return IdentificationFailed(IdentificationErrorCode.INTERNAL, f"internal error: {error!r}")
-
-
-def describe_failure(failure: IdentificationFailed) -> str:
-    """Return the text of a failure, with a warning where a stop is unconfirmed."""
-    unconfirmed = failure.stop_unconfirmed
-    return str(failure) if unconfirmed is None else f"{failure}. Watch the arm: {unconfirmed}"
+        return [] if status is None else np.array(status.reference_position, dtype=float).tolist()
 
 
 def settings_of(settings: IdentificationSettings, goal: Identify.Goal) -> IdentificationSettings:

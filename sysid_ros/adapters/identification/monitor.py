@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from rclpy.node import Node
+from rclpy.qos import QoSProfile
 from sensor_msgs.msg import JointState
 from std_msgs.msg import String
 
@@ -26,27 +27,19 @@ from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.core.procedure import CertifiedPlan
+from sysid_ros.core.procedure import CertifiedPlan, PayloadModel
 from sysid_ros.drivers.ros2_control.arm import NO_GUARANTEE
 from sysid_ros.reports.recordings.files import SERIAL
 from sysid_ros.reports.recordings.recording import FIRST_STAMP, GRIPPER, LAST_STAMP, RecordingWriter
 from sysid_ros.ros import qos
 from sysid_ros.ros.alive import Peers
-from sysid_ros.ros.conversions import (
-    Samples,
-    certified_plan_from_message,
-    control_law_from_message,
-    estimate_from_message,
-    information_from_message,
-    samples_from_message,
-    scene_from_message,
-    stamp_from_message,
-    truth_from_message,
-)
 from sysid_ros.ros.conversions.authentication import is_genuine
-from sysid_ros.ros.inbox import Inbox
-from sysid_ros.ros.source import SingleSource, SourceReceiver
-from sysid_ros.ros.transforms import contents_of
+from sysid_ros.ros.conversions.common import stamp_from_message
+from sysid_ros.ros.conversions.estimate import estimate_from_message, information_from_message, truth_from_message
+from sysid_ros.ros.conversions.plans import certified_plan_from_message, control_law_from_message, scene_from_message
+from sysid_ros.ros.conversions.samples import Samples, samples_from_message
+from sysid_ros.ros.markers import contents_of
+from sysid_ros.ros.subscriptions import Inbox, SingleSource, SourceReceiver
 
 MOVING_MODES = (DriverStatus.MODE_TRACK, DriverStatus.MODE_BRAKE)
 """Modes of the driver in which the arm moves."""
@@ -161,6 +154,7 @@ class SuiteMonitor:
     Attributes:
         records: Messages of the present or last goal.
         tare: The last tare that ended well, with its samples; None without one.
+        known_model: The last model sent to the controller; None where the next move may not assume it.
         status: Latest status of the driver, None before the first.
         status_time: When it came, monotonic [s].
         followed: The last plans that the driver reported to follow, by plan_id, the oldest first.
@@ -182,6 +176,7 @@ class SuiteMonitor:
         self._lock = threading.Lock()
         self.records = Records()
         self.tare: TareSamples | None = None
+        self.known_model: PayloadModel | None = None
         self.status: DriverStatus | None = None
         self.status_time = -np.inf
         self.followed: dict[str, PlanProgress] = {}
@@ -205,18 +200,13 @@ class SuiteMonitor:
         self._has_scene = False
         self._latched: dict[str, Any] = {}
         self.peers = Peers(node, ("arm_driver", "estimator", "safe_planner", "excitation_planner"))
-        self._sources: dict[str, SingleSource] = {}
+        self._sources: list[SingleSource] = []
         self._joint_states = Inbox(node, JointState, "joint_states", qos.JOINT_STATES_SUBSCRIBER, raw=True)
-        one = self._receiver(SampleBatch, "arm_driver/samples", self._take_samples)
-        one.listen(node.create_subscription(SampleBatch, "arm_driver/samples", one, qos.SAMPLES, raw=True))
-        one = self._receiver(DriverStatus, "arm_driver/status", self._take_status)
-        one.listen(node.create_subscription(DriverStatus, "arm_driver/status", one, qos.STATUS, raw=True))
-        one = self._receiver(EstimateMessage, "estimator/estimate", self._take_estimate)
-        one.listen(node.create_subscription(EstimateMessage, "estimator/estimate", one, qos.LATCHED, raw=True))
-        one = self._receiver(SceneMessage, "safe_planner/scene", self._take_scene)
-        one.listen(node.create_subscription(SceneMessage, "safe_planner/scene", one, qos.SCENE, raw=True))
-        one = self._receiver(ControlLaw, "arm_driver/control_law", self._take_control_law)
-        one.listen(node.create_subscription(ControlLaw, "arm_driver/control_law", one, qos.LATCHED, raw=True))
+        self._listen(SampleBatch, "arm_driver/samples", self._take_samples, qos.SAMPLES)
+        self._listen(DriverStatus, "arm_driver/status", self._take_status, qos.STATUS)
+        self._listen(EstimateMessage, "estimator/estimate", self._take_estimate, qos.LATCHED)
+        self._listen(SceneMessage, "safe_planner/scene", self._take_scene, qos.SCENE)
+        self._listen(ControlLaw, "arm_driver/control_law", self._take_control_law, qos.LATCHED)
         node.create_subscription(SimulationTruth, "arm_driver/truth", self._take_truth, qos.LATCHED)
         node.create_subscription(CertifiedTrajectory, "safe_planner/plan", self._take_plan, qos.LATCHED)
         node.create_subscription(String, "robot_description", self._take_description, qos.LATCHED)
@@ -224,14 +214,11 @@ class SuiteMonitor:
     # For the thread of a goal
 
     def begin(self, recorder: RecordingWriter | None) -> None:
-        """Start a goal: forget the messages of the last one.
+        """Start a goal: forget the messages of the last one, and write its own with a recorder, if there is one.
 
         Estimates count from :meth:`forget_estimates` or :meth:`use_estimates` on.
-
-        Args:
-            recorder: Writes every message of the goal to a file, None for none.
         """
-        for source in self._sources.values():
+        for source in self._sources:
             source.release_if_silent()
         with self._lock:
             self.records = Records(truth=self.records.truth)
@@ -247,10 +234,7 @@ class SuiteMonitor:
                 self._pictures.on_scene(self.scene, self._scene_fault, self._now_ns)
 
     def end(self, final: ParameterEstimate | None = None) -> None:
-        """End a goal and complete the recording.
-
-        Args:
-            final: The estimate it ended with, None for the latest; the recording says which samples it rests on.
+        """End a goal and complete the recording, which says what samples the final (or latest) estimate rests on.
 
         Raises:
             SysidError: Not everything is in the recording.
@@ -274,10 +258,7 @@ class SuiteMonitor:
     def forget_estimates(self, until_ns: int, stated: Stated = NOTHING, tare: str = "") -> None:
         """Leave out every estimate, past or still on its way, that rests on samples up to a stamp [ns] alone.
 
-        Args:
-            until_ns: The stamp [ns].
-            stated: Statements that later estimates count on.
-            tare: The tare that they count on, in words; empty for none.
+        Later ones count on what is stated, and on a tare, in words; empty for none.
         """
         with self._lock:
             self._past_until_ns, self.records.first_stamp_ns = until_ns, until_ns + 1
@@ -291,7 +272,7 @@ class SuiteMonitor:
     @property
     def source_conflict(self) -> str | None:
         """Sentence about a second publisher of a subscribed topic; None while there is none."""
-        return next((fault for source in self._sources.values() if (fault := source.fault) is not None), None)
+        return next((fault for source in self._sources if (fault := source.fault) is not None), None)
 
     def use_estimates(self) -> None:
         """Count all estimates from now on, the latest that was received included: the payload is still the same."""
@@ -325,13 +306,12 @@ class SuiteMonitor:
 
     # Subscriptions
 
-    def _receiver(self, kind: type, topic: str, take: Callable[[Any], None]) -> SourceReceiver:
+    def _listen(self, kind: type, topic: str, take: Callable[[Any], None], profile: QoSProfile) -> None:
         def tell_refused(fault: str) -> None:
             if kind is SampleBatch:
                 self.sample_fault = fault
 
-        source = self._sources[topic] = SingleSource(self._node, topic)
-        return SourceReceiver(self._node, kind, source, take, tell_refused)
+        self._sources.append(SourceReceiver(self._node, kind, topic, take, profile, tell_refused).source)
 
     def _take_samples(self, batch: SampleBatch) -> None:
         try:

@@ -17,9 +17,17 @@ from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
 from sysid_ros.core.model.links import LinkTree
 from sysid_ros.core.model.mechanics import BodyPoses
 from sysid_ros.core.model.robot import RobotModel
-from sysid_ros.ros.conversions import stamp_to_message
-from sysid_ros.ros.markers import MarkerBuilder, draw_plan, draw_scene
-from sysid_ros.ros.transforms import FIXED_TRANSFORMS, RECORDED_PERIOD_NS, TRANSFORMS, Write, write_transforms
+from sysid_ros.ros.conversions.common import stamp_to_message
+from sysid_ros.ros.markers import (
+    FIXED_TRANSFORMS,
+    RECORDED_PERIOD_NS,
+    TRANSFORMS,
+    MarkerBuilder,
+    Write,
+    draw_plan,
+    draw_scene,
+    write_transforms,
+)
 
 MARKERS, PLAN_MARKERS, SCENE_MARKERS = "monitor/markers", "monitor/plan_markers", "monitor/scene_markers"
 PATH_POINTS = 60

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from std_srvs.srv import Trigger
 
 from sysid_msgs.srv import CertifyTrajectory, PlanExcitation, PlanNext, ResetEstimator
-from sysid_ros.adapters.identification.evidence import samples_of_estimate
 from sysid_ros.adapters.identification.monitor import NOTHING, Stated, TareSamples
+from sysid_ros.adapters.identification.results import samples_of_estimate
 from sysid_ros.adapters.identification.session import REPEAT_AFTER, Session, converted
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
@@ -28,7 +28,7 @@ from sysid_ros.core.procedure import (
 )
 from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import certified_plan_from_message, trajectory_from_message, trajectory_to_message
+from sysid_ros.ros.conversions.plans import certified_plan_from_message, trajectory_from_message, trajectory_to_message
 from sysid_ros.ros.waiting import call_service
 
 FIRST_PLAN_TIME = 30.0

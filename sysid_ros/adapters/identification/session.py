@@ -16,6 +16,7 @@ from std_srvs.srv import Trigger
 
 from sysid_msgs.msg import ParameterEstimate as EstimateMessage
 from sysid_msgs.srv import ApplyEstimate, CertifyTrajectory, ExecuteTrajectory, PlanExcitation, PlanNext, ResetEstimator
+from sysid_ros.adapters.goals import ResultParameters
 from sysid_ros.adapters.identification.monitor import SuiteMonitor
 from sysid_ros.core.certification.authentication import AuthenticationKey
 from sysid_ros.core.common.errors import Cancelled, SysidError
@@ -24,9 +25,8 @@ from sysid_ros.core.excitation.creep_sweep import SPEEDS
 from sysid_ros.core.excitation.settings import CRITERIA
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.procedure import IdentificationErrorCode, IdentificationFailed, IdentificationSettings, PayloadModel
-from sysid_ros.reports.writer import folder_below
-from sysid_ros.ros.conversions import estimate_to_message
 from sysid_ros.ros.conversions.authentication import sign
+from sysid_ros.ros.conversions.estimate import estimate_to_message
 from sysid_ros.ros.parameters import parameter, parameters_from
 from sysid_ros.ros.robot import FrameParameters, RobotParameters
 from sysid_ros.ros.waiting import ServiceFailed, call_service, no_messages, wait_for_service, wait_until
@@ -112,7 +112,7 @@ class ArmGoalSettings(Settings):
 
 
 @dataclass(frozen=True)
-class IdentificationParameters(FrameParameters, RobotParameters):
+class IdentificationParameters(ResultParameters, FrameParameters, RobotParameters):
     """Parameters of the node ``identification``; a goal that leaves a field 0 gets the value given here."""
 
     procedure: IdentificationSettings = parameters_from(IdentificationSettings)
@@ -125,10 +125,6 @@ class IdentificationParameters(FrameParameters, RobotParameters):
     """How long the search for an exciting trajectory may take."""
     apply_estimate: bool = parameter(True)
     """Give the identified payload to the controller at the end of a successful goal."""
-    results_root: str = parameter("~/sysid_results", read_only=True)
-    """Folder below which all results lie: goals and results_directory name folders in it, or are refused."""
-    results_directory: str = parameter("")
-    """Parent of the folder for goals that name none, named after the time; empty: no files."""
     return_to_start: bool = parameter(True)
     """Move back to where the arm was, by certified plans with the payload as identified, after a success of ~/identify;
     a tare always does."""
@@ -136,14 +132,6 @@ class IdentificationParameters(FrameParameters, RobotParameters):
     """~/move_to: largest distance of a joint from its goal at the end."""
     move_time: float = parameter(60.0, "s", lower=1.0, upper=3600.0)
     """~/move_to: longest motion."""
-    record: bool = parameter(True)
-    """Write recording.mcap with the other files."""
-
-    def check(self) -> None:
-        """Refuse a folder outside results_root."""
-        super().check()
-        if self.results_directory:
-            folder_below(self.results_root, self.results_directory)
 
     def settings_of(self, action: str) -> IdentificationSettings:
         """Return the settings of an action (identify, weigh or tare) whose goal gives none."""
@@ -197,12 +185,8 @@ class Session:
     ) -> Any:
         """Ask a service, again where it does not answer; it must be there soon and answer within ``seconds``.
 
-        Args:
-            client: The service.
-            request: The request.
-            code: Code of the failure without a server.
-            seconds: How long the answer may take [s]; ``service_timeout`` if None.
-            is_cancelled: Ends the waiting early; by default the cancellation of the goal.
+        Without ``seconds`` that is ``service_timeout``; by default the cancellation of the goal ends the waiting. The
+        code is for a failure without a server.
 
         Raises:
             IdentificationFailed: There is no answer, or its node has gone (``INTERRUPTED``).
@@ -246,12 +230,7 @@ class Session:
             raise _cancelled() from cancelled
 
     def sleep(self, duration: float, *needed: str) -> None:
-        """Let time pass [s].
-
-        Args:
-            duration: How long [s].
-            *needed: Nodes that must not go meanwhile; see :meth:`require_alive`.
-        """
+        """Let time pass [s]; the needed nodes must not go meanwhile, see :meth:`require_alive`."""
         end = time.monotonic() + duration
         while (left := end - time.monotonic()) > 0.0:
             time.sleep(min(left, _LONGEST_SLEEP))

@@ -1,38 +1,72 @@
-"""From the requests of ``safe_planner`` to certified plans; to be called in the thread of a search."""
+"""From the parameters and requests of ``safe_planner`` to certified plans; to be called in the thread of a search."""
 
 from __future__ import annotations
 
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sysid_msgs.msg import ControlLaw, DriverStatus
 from sysid_msgs.srv import CertifyTrajectory, PlanNext, PlanTo
-from sysid_ros.adapters.safe_planner.parameters import SafePlannerParameters
 from sysid_ros.adapters.safe_planner.scene import SceneStore
 from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.certification.authentication import AuthenticationKey
 from sysid_ros.core.certification.plan import CertifiedPlan, PlanStatistics
+from sysid_ros.core.certification.stop_model import VerifierSettings
 from sysid_ros.core.common.errors import MISSING, ParameterOutOfRange, SysidError
 from sysid_ros.core.control.gains import default_gains
 from sysid_ros.core.control.settings import RobustSettings
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.planner import CertifiedPlanner
-from sysid_ros.core.planning.request import PlanFailure, PlanFailureCode, PlanRequest, Rejection
+from sysid_ros.core.planning.request import PlanFailure, PlanFailureCode, PlanRequest, RecedingSettings, Rejection
 from sysid_ros.core.procedure import ANSWER_TIME
-from sysid_ros.ros.conversions import (
-    control_law_from_message,
-    estimate_from_message,
-    joint_vector_from_message,
-    nominal_payload_from_message,
-    stamp_from_message,
-    trajectory_from_message,
-)
 from sysid_ros.ros.conversions.authentication import require_authentic
+from sysid_ros.ros.conversions.common import joint_vector_from_message, stamp_from_message
+from sysid_ros.ros.conversions.estimate import estimate_from_message, nominal_payload_from_message
+from sysid_ros.ros.conversions.plans import control_law_from_message, trajectory_from_message
+from sysid_ros.ros.parameters import parameter, parameters_from
+from sysid_ros.ros.robot import FixedSceneParameters, FrameParameters
+
+
+@dataclass(frozen=True)
+class SafePlannerParameters(FrameParameters, FixedSceneParameters):
+    """Parameters of the node ``safe_planner``."""
+
+    autostart: bool = parameter(True, read_only=True)
+    """Certify as soon as the node runs."""
+    obstacles_timeout: float = parameter(0.0, "s", lower=0.0, upper=3600.0, read_only=True)
+    """Longest time without a message on obstacles, from the start on; after it nothing is certified and a moving arm
+    brakes. 0: no limit, obstacles stay until they are deleted."""
+    verifier: VerifierSettings = parameters_from(VerifierSettings, read_only=True)
+    planner: RecedingSettings = parameters_from(
+        RecedingSettings,
+        # Wide margins, so that a later plan with a less certain payload still finds room.
+        defaults={"position_margin": 0.05, "distance_margin": 0.03},
+        computed=("torque_fraction", "brake_time"),
+        read_only=True,
+    )
+
+    @property
+    def search(self) -> RecedingSettings:
+        """Settings of the search, which keeps a little more of the torque limits than the proof asks for.
+
+        Raises:
+            ParameterOutOfRange: Nothing is left.
+        """
+        fraction = self.planner.torque_fraction * self.verifier.torque_fraction
+        return replace(self.planner, torque_fraction=fraction, brake_time=self.verifier.brake_times[-1])
+
+    def check(self) -> None:
+        """Refuse settings that leave the search no torque or no stop."""
+        super().check()
+        if not self.verifier.brake_times:
+            raise ParameterOutOfRange("parameter 'brake_times' [s]", (), "at least one time")
+        _ = self.search
+
 
 _REMEMBERED_PLANS = 8
 """Plans that others may still take over from."""

@@ -19,8 +19,7 @@ from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.admission import SCENE_PERIOD
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import scene_to_message
-from sysid_ros.ros.conversions.obstacles import Key, key_of, obstacles_from_markers
+from sysid_ros.ros.conversions.plans import Key, key_of, obstacles_from_markers, scene_to_message
 from sysid_ros.ros.node import Interfaces
 
 _REMEMBERED_MESSAGES = 1000

@@ -20,10 +20,10 @@ from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.planning.request import PlanFailure, PlanFailureCode
 from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import certified_plan_to_message
+from sysid_ros.ros.conversions.plans import certified_plan_to_message
 from sysid_ros.ros.node import Interfaces, run_in_thread
 from sysid_ros.ros.repeats import LongCallback, share_repeats
-from sysid_ros.ros.source import SingleSource, SourceReceiver
+from sysid_ros.ros.subscriptions import SourceReceiver
 
 CHECKED = (
     "position, velocity and acceleration limits with the tracking error, over all time",
@@ -107,9 +107,9 @@ class PlanService:
         self._status_publisher = self._offered.create_publisher(PlanStatus, "~/status", qos.STATUS)
         self._offered.create_subscription(DriverStatus, "arm_driver/status", requests.on_driver_status, qos.STATUS)
         # The law is sent once: a foreign one that came after it would stay.
-        source = SingleSource(node, "arm_driver/control_law")
-        law = SourceReceiver(node, ControlLaw, source, self._on_control_law)
-        law.listen(self._offered.create_subscription(ControlLaw, "arm_driver/control_law", law, qos.LATCHED, raw=True))
+        SourceReceiver(
+            node, ControlLaw, "arm_driver/control_law", self._on_control_law, qos.LATCHED, interfaces=self._offered
+        )
         self._offered.create_service(Trigger, "~/cancel", self._cancel)
         self._offered.create_long_service(CertifyTrajectory, "~/certify", self._shared(self._certify))
         self._offered.create_long_service(PlanNext, "~/plan_next", self._shared(self._plan_next))

@@ -18,7 +18,7 @@ from sysid_ros.drivers.modes import TRUTHS, Noise
 from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.emulators.program import HAND_BACK_SECONDS
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import truth_to_message
+from sysid_ros.ros.conversions.estimate import truth_to_message
 from sysid_ros.ros.node import create_timer, spin_main
 from sysid_ros.ros.parameters import ParameterServer, parameter, parameter_like
 from sysid_ros.ros.robot import RobotParameters

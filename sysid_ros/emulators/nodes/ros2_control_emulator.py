@@ -41,9 +41,9 @@ from sysid_ros.emulators.ros2_control.controllers import (
     HomeMotion,
 )
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import stamp_to_message
-from sysid_ros.ros.inbox import Inbox
+from sysid_ros.ros.conversions.common import stamp_to_message
 from sysid_ros.ros.parameters import NodeParameters, ParameterServer, parameter, parameters_from
+from sysid_ros.ros.subscriptions import Inbox
 
 _SERVE_SECONDS = 0.02
 """How often the parameter services of both nodes are served [s]: an executor costs a third of a period at 1 kHz."""

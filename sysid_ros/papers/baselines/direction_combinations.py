@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.common.settings import setting
 from sysid_ros.core.trajectories.families import CycloidTrajectory
 from sysid_ros.space.core.excitation import (
     ExcitationPlan,
@@ -28,6 +30,22 @@ Array = NDArray[np.float64]
 
 _SMALLEST_RANGE = 1e-3
 """Smallest range parameter as a share of the largest: a range is above zero."""
+
+
+@dataclass(frozen=True)
+class CombinationSettings(ExcitationSettings):
+    """Settings of the search by direction combinations; those of random starts mean nothing here."""
+
+    weight: float = setting(1e-3, "-", lower=0.0, upper=1e6)
+    """Weight of the term for slow motions in the cost."""
+    combinations: int = setting(1024, "-", lower=2, upper=100000)
+    """Largest number of direction combinations tried; of more, as many are drawn by the seed."""
+    significant: float = setting(1.0 / 300.0, "-", above=0.0, below=1.0)
+    """Share of the largest singular value from which on one is significant."""
+    patience: int = setting(5, "-", lower=0, upper=100000)
+    """Largest number of intervals in a row that are kept although they add no significant singular value."""
+    gain: float = setting(0.1, "-", lower=0.0, below=1.0)
+    """Share by which an interval has to lower the condition number to be kept for that."""
 
 
 def direction_combinations(count: int, most: int | None = None, seed: int = 0) -> Iterator[NDArray[np.int8]]:
@@ -57,7 +75,7 @@ def direction_combinations(count: int, most: int | None = None, seed: int = 0) -
 def plan_by_direction_combinations(
     robot: FreeFlyer,
     parameters: ArrayLike,
-    settings: ExcitationSettings | None = None,
+    settings: CombinationSettings | None = None,
     clock: Callable[[], float] = time.monotonic,
     is_cancelled: Callable[[], bool] = lambda: False,
     on_progress: Callable[[float, str], None] = lambda share, text: None,
@@ -82,7 +100,7 @@ def plan_by_direction_combinations(
 
     Source: SPACE sections 5.2 to 5.6, (28) to (37), Algorithm 1.
     """
-    settings = settings or ExcitationSettings()
+    settings = settings or CombinationSettings()
     begin = clock()
     information = IntervalInformation(robot, parameters, settings.period, settings.samples)
     count = robot.n + robot.wheels.count
@@ -128,7 +146,7 @@ def significant_values(gram: Array, share: float) -> int:
     return int(np.count_nonzero(singular > share * singular[-1]))
 
 
-def prune_intervals(grams: Array, settings: ExcitationSettings) -> list[int]:
+def prune_intervals(grams: Array, settings: CombinationSettings) -> list[int]:
     """Choose the intervals of a motion that are worth their time.
 
     Args:
@@ -164,7 +182,7 @@ class _Steps:
     def __init__(
         self,
         information: IntervalInformation,
-        settings: ExcitationSettings,
+        settings: CombinationSettings,
         clock: Callable[[], float],
         is_cancelled: Callable[[], bool],
     ):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from array import array
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from builtin_interfaces.msg import Time
@@ -17,7 +18,11 @@ from sysid_ros.core.regressors.rest_torque import RestTorque
 
 Array = NDArray[np.float64]
 
+M = TypeVar("M")
+
 _NANOSECONDS = 1_000_000_000
+_SCALARS: dict[str, Any] = {"boolean": bool, "string": str, "double": float}
+"""Python types of fields that are no whole numbers."""
 
 
 class InvalidMessage(SysidError):
@@ -93,14 +98,7 @@ def joint_vector_from_message(
 
 
 def parameter_order(kind: str, names: Sequence[str]) -> NDArray[np.intp]:
-    """Where each of our ten parameters is among the given names.
-
-    Args:
-        kind: Type of the message the names come from, for the error.
-        names: Names in the message.
-
-    Returns:
-        Indices, (10,).
+    """Return where each of our ten parameters is among the names in a message of a kind, (10,).
 
     Raises:
         InvalidMessage: The names are not exactly our ten.
@@ -114,6 +112,43 @@ def parameter_order(kind: str, names: Sequence[str]) -> NDArray[np.intp]:
 def to_array(code: str, values: ArrayLike, kind: Any) -> array:
     """Numbers as the array type that rclpy accepts without checking each of them."""
     return array(code, np.ascontiguousarray(values, dtype=kind).tobytes())
+
+
+def message_of(kind: type[M], *sources: object, **fields: Any) -> M:
+    """Make a message from given fields and from the attributes of objects that have the names of others.
+
+    Attributes that are None leave the default of their field.
+
+    Args:
+        kind: Type of the message.
+        *sources: The objects.
+        **fields: Fields that are not an attribute of the same name.
+    """
+    for name, text in kind.get_fields_and_field_types().items():  # type: ignore[attr-defined]
+        found = next((getattr(source, name) for source in sources if hasattr(source, name)), None)
+        if name not in fields and found is not None:
+            fields[name] = _as_field(text, found)
+    return kind(**fields)
+
+
+def _as_field(text: str, value: Any) -> Any:
+    base, is_list, _ = text.removeprefix("sequence<").replace(">", "[").partition("[")
+    kind = _SCALARS.get(base, int)
+    if not is_list:
+        return kind(value)
+    return to_array("d", np.ravel(value), np.float64) if kind is float else list(map(kind, value))
+
+
+def fields_of(message: Any, kind: type[Any]) -> dict[str, Any]:
+    """Return the fields of a message that a dataclass has under the same name; numbers in a list as an array."""
+    types, names = message.get_fields_and_field_types(), {one.name for one in dataclasses.fields(kind)}
+    return {
+        name: np.array(getattr(message, name), dtype=float)
+        if text.startswith(("double[", "sequence<double"))
+        else getattr(message, name)
+        for name, text in types.items()
+        if name in names
+    }
 
 
 def rest_fields(rest: RestTorque | None, prefix: str = "rest") -> dict[str, Any]:

@@ -15,6 +15,8 @@ from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS, from_
 from sysid_ros.ros.conversions.common import (
     Array,
     InvalidMessage,
+    fields_of,
+    message_of,
     parameter_order,
     rest_fields,
     rest_from_message,
@@ -34,30 +36,14 @@ def estimate_to_message(
         information: Gram matrix of the windows, (10, 10); None sends zeros.
     """
     shares = [np.asarray(share, dtype=float) for share in estimate.error_budget.values()]
-    return messages.ParameterEstimate(
+    return message_of(
+        messages.ParameterEstimate,
+        estimate,
         header=Header(stamp=stamp_to_message(stamp_ns), frame_id=estimate.frame),
-        names=list(estimate.names),
-        units=list(estimate.units),
-        values=np.array(estimate.values, dtype=float),
-        lower=np.array(estimate.lower, dtype=float),
-        upper=np.array(estimate.upper, dtype=float),
-        method=estimate.method,
-        guarantee=estimate.guarantee,
-        is_guaranteed=estimate.is_guaranteed,
-        status=int(estimate.status),
-        is_narrower=estimate.is_narrower.tolist(),
         mass_is_narrower=Quantity.MASS in estimate.narrower,
         com_is_narrower=Quantity.COM in estimate.narrower,
         inertia_is_narrower=Quantity.INERTIA in estimate.narrower,
-        shortfall=estimate.shortfall,
-        payload_change=estimate.payload_change,
-        doubt=estimate.doubt,
-        is_consistent=bool(estimate.is_consistent),
         **_alarm_fields(estimate.alarm),
-        target=estimate.target,
-        number_of_windows=int(estimate.number_of_windows),
-        data_seconds=float(estimate.data_seconds),
-        condition_number=float(estimate.condition_number),
         error_terms=list(estimate.error_budget),
         error_shares=to_array("d", np.concatenate(shares) if shares else (), np.float64),
         information=np.zeros(100) if information is None else np.array(information, dtype=float).reshape(100),
@@ -93,26 +79,13 @@ def estimate_from_message(message: messages.ParameterEstimate) -> ParameterEstim
         Quantity.COM: message.com_is_narrower,
         Quantity.INERTIA: message.inertia_is_narrower,
     }
+    given = fields_of(message, ParameterEstimate) | {"names": PARAMETER_NAMES, "units": PARAMETER_UNITS}
+    given |= {name: np.asarray(given[name])[order] for name in ("values", "lower", "upper", "is_narrower")}
     estimate = ParameterEstimate(
-        values=np.asarray(message.values, dtype=float)[order],
-        lower=np.asarray(message.lower, dtype=float)[order],
-        upper=np.asarray(message.upper, dtype=float)[order],
-        method=message.method,
-        guarantee=message.guarantee,
-        is_guaranteed=bool(message.is_guaranteed),
-        is_consistent=bool(message.is_consistent),
-        alarm=_alarm_from_message(message),
-        target=message.target,
+        **given | {"alarm": _alarm_from_message(message)},
         frame=message.header.frame_id,
-        number_of_windows=int(message.number_of_windows),
-        data_seconds=float(message.data_seconds),
-        condition_number=float(message.condition_number),
         error_budget=dict(zip(terms, shares, strict=True)),
-        is_narrower=np.asarray(message.is_narrower, dtype=bool)[order],
         narrower=frozenset(quantity for quantity, is_narrower in narrower.items() if is_narrower),
-        shortfall=message.shortfall,
-        payload_change=message.payload_change,
-        doubt=message.doubt,
         rest=rest_from_message(message),
         origin=(message.session, int(message.payload_epoch)),
     )
@@ -147,11 +120,7 @@ def _alarm_from_message(message: messages.ParameterEstimate) -> Alarm | None:
 
 
 def nominal_payload_from_message(what: str, values: Sequence[float]) -> Array | None:
-    """Return the nominal payload of a controller; None where none is given.
-
-    Args:
-        what: Type of the message, for the error.
-        values: The field ``nominal_payload``.
+    """Return the nominal payload of a controller in a message of type ``what``; None where none is given.
 
     Raises:
         InvalidMessage: They are not ten finite numbers.

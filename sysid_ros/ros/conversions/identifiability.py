@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 from std_msgs.msg import Header
 
 from sysid_msgs import msg as messages
@@ -11,10 +10,7 @@ from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.identifiability.mechanism import MechanismOptions
 from sysid_ros.core.identifiability.report import Report
 from sysid_ros.core.identifiability.settings import TOLERANCE, AnalysisSettings
-from sysid_ros.ros.conversions.common import stamp_to_message, to_array
-
-_NUMBERS = ("singular_values", "prior_deviations", "deviations", "deviations_with_prior", "lower", "upper")
-_TEXTS = ("names", "units", "combinations", "base_parameters", "base_names", "base_units")
+from sysid_ros.ros.conversions.common import message_of, stamp_to_message
 
 
 def report_to_message(report: Report, stamp_ns: int, frame: str = "") -> messages.IdentifiabilityReport:
@@ -25,26 +21,12 @@ def report_to_message(report: Report, stamp_ns: int, frame: str = "") -> message
         stamp_ns: When the analysis was made, or stamp of the last sample of the data [ns].
         frame: Frame the parameters of a payload are expressed in; empty where each has its own joint's.
     """
-    return messages.IdentifiabilityReport(
-        header=Header(stamp=stamp_to_message(stamp_ns), frame_id=frame),
-        method=report.method,
-        classes=list(report.classes),
-        determined=int(report.determined),
-        condition_number=float(report.condition_number),
-        text=report.text,
-        **{name: list(getattr(report, name)) for name in _TEXTS},
-        **{name: to_array("d", getattr(report, name), np.float64) for name in _NUMBERS},
-    )
+    header = Header(stamp=stamp_to_message(stamp_ns), frame_id=frame)
+    return message_of(messages.IdentifiabilityReport, report, header=header)
 
 
 def no_report(method: str, reason: str, stamp_ns: int) -> messages.IdentifiabilityReport:
-    """Make a message that says why there is no report.
-
-    Args:
-        method: ``structural`` or ``data``.
-        reason: Why.
-        stamp_ns: When [ns].
-    """
+    """Make a message that says why there is no report by a method, ``structural`` or ``data``."""
     return messages.IdentifiabilityReport(
         header=Header(stamp=stamp_to_message(stamp_ns)), method=method, condition_number=float("nan"), text=reason
     )

@@ -1,12 +1,14 @@
-"""Trajectories and their certificates."""
+"""Trajectories, their certificates, and scenes; obstacles as RViz and perception nodes publish them."""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
+import pinocchio as pin
 from std_msgs.msg import Header
+from visualization_msgs.msg import Marker, MarkerArray
 
 from sysid_msgs import msg as messages
 from sysid_ros.core.certification.authentication import Authentication
@@ -22,26 +24,29 @@ from sysid_ros.core.trajectories.base import Trajectory
 from sysid_ros.core.trajectories.braking import trajectory_from_dict
 from sysid_ros.ros.conversions.common import (
     InvalidMessage,
+    fields_of,
     joint_order,
     joint_vector_from_message,
+    message_of,
     rest_fields,
     rest_from_message,
     stamp_to_message,
     to_array,
 )
 
+_BY_JOINT = ("tracking_bound", "velocity_bound", "torque_bound")
+"""Bounds of a certificate with a number for each joint."""
+_MARKERS = {Marker.CUBE: "CUBE", Marker.SPHERE: "SPHERE", Marker.CYLINDER: "CYLINDER"}
+_UNIT = 1e-3
+"""Largest distance of a quaternion's norm from 1."""
+
+Key = tuple[str, int]
+
 
 def trajectory_to_message(
     trajectory: Trajectory, joint_names: Sequence[str], stamp_ns: int = 0, frame: str = ""
 ) -> messages.Trajectory:
-    """Convert a trajectory for the wire.
-
-    Args:
-        trajectory: The trajectory.
-        joint_names: Names of its n joints in its order.
-        stamp_ns: When it was made [ns].
-        frame: Base frame of the arm.
-    """
+    """Convert a trajectory with the names of its joints, in its order, and the base frame of the arm."""
     coefficients = [
         messages.NamedArray(name=name, shape=list(np.shape(values)), data=to_array("d", values, np.float64))
         for name, values in trajectory.coefficients.items()
@@ -88,32 +93,15 @@ def trajectory_from_message(message: messages.Trajectory, joint_names: Sequence[
 def certificate_to_message(certificate: Certificate, joint_names: Sequence[str]) -> messages.Certificate:
     """Convert a certificate; the joint names belong to its bounds."""
     margins = certificate.margins
-    return messages.Certificate(
-        plan_id=certificate.plan_id,
-        path_hash=certificate.path_hash,
-        box_hash=certificate.box_hash,
-        scene_hash=certificate.scene_hash,
-        robot_hash=certificate.robot_hash,
+    return message_of(
+        messages.Certificate,
+        certificate,
         control_law=control_law_to_message(certificate.control_law),
-        nominal_payload=to_array("d", certificate.nominal_payload, np.float64),
-        predecessor=certificate.predecessor or "",
-        takeover_time=float(certificate.takeover_time),
-        rest_before=float(certificate.rest_before),
         joint_names=list(joint_names),
-        tracking_bound=to_array("d", certificate.tracking_bound, np.float64),
-        velocity_bound=to_array("d", certificate.velocity_bound, np.float64),
-        torque_bound=to_array("d", certificate.torque_bound, np.float64),
-        torque_squares=to_array("d", certificate.torque_squares.ravel(), np.float64),
-        is_proven_throughout=bool(certificate.is_proven_throughout),
-        torque_fraction=float(certificate.torque_fraction),
-        brake_time=float(certificate.brake_time),
-        claims=certificate.claims,
         margin_limits=[margin.limit.value for margin in margins],
         margins=to_array("d", [margin.value for margin in margins], np.float64),
         margin_places=[margin.place for margin in margins],
         margin_times=to_array("d", [margin.time for margin in margins], np.float64),
-        issued_at=float(certificate.issued_at),
-        expires_at=float(certificate.expires_at),
     )
 
 
@@ -146,28 +134,14 @@ def certificate_from_message(message: messages.Certificate, joint_names: Sequenc
         raise InvalidMessage("Certificate", "torque_squares", f"has {squares.size} entries for {n} joints")
     order = joint_order("Certificate", message.joint_names, joint_names)
     margins = zip(limits, message.margins, message.margin_places, message.margin_times, strict=True)
-    certificate = Certificate(
-        path_hash=message.path_hash,
-        box_hash=message.box_hash,
-        scene_hash=message.scene_hash,
-        robot_hash=message.robot_hash,
-        control_law=control_law_from_message(message.control_law),
-        nominal_payload=np.array(message.nominal_payload),
-        predecessor=message.predecessor or None,
-        takeover_time=message.takeover_time,
-        rest_before=message.rest_before,
-        tracking_bound=joints("tracking_bound"),
-        velocity_bound=joints("velocity_bound"),
-        torque_bound=joints("torque_bound"),
-        torque_squares=squares.reshape(-1, n)[:, order],
-        is_proven_throughout=message.is_proven_throughout,
-        torque_fraction=message.torque_fraction,
-        brake_time=message.brake_time,
-        claims=message.claims,
-        margins=tuple(Margin(limit, float(value), place, float(time)) for limit, value, place, time in margins),
-        issued_at=message.issued_at,
-        expires_at=message.expires_at,
-    )
+    given = fields_of(message, Certificate) | {field: joints(field) for field in _BY_JOINT}
+    given |= {
+        "control_law": control_law_from_message(message.control_law),
+        "predecessor": message.predecessor or None,
+        "torque_squares": squares.reshape(-1, n)[:, order],
+        "margins": tuple(Margin(limit, float(value), place, float(time)) for limit, value, place, time in margins),
+    }
+    certificate = Certificate(**given)
     certificate.require_id(message.plan_id)
     return certificate
 
@@ -259,15 +233,7 @@ def certified_plan_from_message(message: messages.CertifiedTrajectory, joint_nam
 def scene_to_message(
     scene: Scene, stamp_ns: int = 0, frame: str = "", source: str = "", fault: str | None = None
 ) -> messages.Scene:
-    """Convert a scene.
-
-    Args:
-        scene: The scene.
-        stamp_ns: When it was made [ns].
-        frame: Base frame of the arm.
-        source: Who states it.
-        fault: Why the scene is not known; None if it is.
-    """
+    """Convert a scene in the base frame of the arm; ``source`` states it, a fault says why it is not known."""
 
     def numbers(field: str) -> array:
         rows = [getattr(obstacle, field).ravel() for obstacle in scene.obstacles]
@@ -326,3 +292,66 @@ def scene_from_message(message: messages.Scene, last_body: int) -> Scene:
     if message.hash and scene.hash() != message.hash:
         raise InvalidMessage("Scene", "hash", f"is {message.hash[:12]!r}, but the content has {scene.hash()[:12]!r}")
     return scene
+
+
+def obstacles_from_markers(
+    message: MarkerArray, present: Mapping[Key, Obstacle], base_frame: str
+) -> dict[Key, Obstacle]:
+    """Return the obstacles after a message.
+
+    Cubes are taken as they are, spheres and cylinders as the boxes around them. Markers are added, replaced and deleted
+    by namespace and number, as RViz does it. Colours and life times mean nothing here: an obstacle stays until it is
+    deleted.
+
+    Args:
+        message: The message.
+        present: The obstacles before it, by namespace and number.
+        base_frame: Frame in which all must be given.
+
+    Raises:
+        InvalidMessage: A marker has another frame or shape, or numbers that make no box. None of the message is used.
+    """
+    obstacles = dict(present)
+    for marker in message.markers:
+        key = key_of(marker)
+        if marker.action == Marker.DELETEALL:
+            obstacles.clear()
+        elif marker.action == Marker.DELETE:
+            obstacles.pop(key, None)
+        elif marker.action == Marker.ADD:
+            obstacles[key] = _obstacle(marker, base_frame)
+        else:
+            raise InvalidMessage("MarkerArray", _marker_name(marker), f"has the unknown action {marker.action}")
+    return obstacles
+
+
+def key_of(marker: Marker) -> Key:
+    """Return the key of an obstacle: namespace and number."""
+    return marker.ns, int(marker.id)
+
+
+def _obstacle(marker: Marker, base_frame: str) -> Obstacle:
+    name = _marker_name(marker)
+    if marker.header.frame_id != base_frame:
+        raise InvalidMessage("MarkerArray", name, f"is given in frame '{marker.header.frame_id}', not '{base_frame}'")
+    if marker.type not in _MARKERS:
+        raise InvalidMessage(
+            "MarkerArray", name, f"is of type {marker.type}; expected {', '.join(sorted(_MARKERS.values()))}"
+        )
+    position, orientation, scale = marker.pose.position, marker.pose.orientation, marker.scale
+    center = np.array([position.x, position.y, position.z])
+    edges = np.array([scale.x, scale.y, scale.z])
+    quaternion = np.array([orientation.x, orientation.y, orientation.z, orientation.w])
+    if not np.all(np.isfinite([*center, *edges, *quaternion])):
+        raise InvalidMessage("MarkerArray", name, "has a number that is not finite in pose or scale")
+    if not np.all(edges > 0.0):
+        raise InvalidMessage("MarkerArray", name, f"has the scale {edges.tolist()} m; each must be above 0")
+    norm = float(np.linalg.norm(quaternion))
+    if abs(norm - 1.0) > _UNIT:
+        raise InvalidMessage("MarkerArray", name, f"has an orientation of norm {norm:.3g}; it must be 1")
+    rotation = pin.Quaternion(quaternion / norm).toRotationMatrix()
+    return Obstacle(name, center, 0.5 * edges, rotation)
+
+
+def _marker_name(marker: Marker) -> str:
+    return f"{marker.ns or 'obstacle'} {marker.id}"

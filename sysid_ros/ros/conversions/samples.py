@@ -1,4 +1,4 @@
-"""Batches of samples, and joint states."""
+"""Batches of samples, joint states, and external torques and wrenches with their bounds."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from geometry_msgs.msg import Vector3, Wrench, WrenchStamped
 from numpy.typing import ArrayLike, NDArray
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Header
@@ -140,4 +141,22 @@ def joint_state_message(
         position=to_array("d", q, np.float64),
         velocity=to_array("d", v, np.float64),
         effort=to_array("d", tau, np.float64),
+    )
+
+
+def efforts_message(stamp_ns: int, joint_names: Sequence[str], efforts: ArrayLike) -> JointState:
+    """Convert joint torques (n,) [Nm] to efforts without positions and velocities."""
+    header = Header(stamp=stamp_to_message(stamp_ns))
+    return JointState(header=header, name=list(joint_names), effort=to_array("d", efforts, np.float64))
+
+
+def wrench_message(stamp_ns: int, frame: str, wrench: ArrayLike) -> WrenchStamped:
+    """Convert a wrench (6,) [N, Nm], force before moment, at the origin of a frame in its axes."""
+    values = [float(value) for value in np.asarray(wrench, dtype=float)]
+    return WrenchStamped(
+        header=Header(stamp=stamp_to_message(stamp_ns), frame_id=frame),
+        wrench=Wrench(
+            force=Vector3(**dict(zip("xyz", values[:3], strict=True))),
+            torque=Vector3(**dict(zip("xyz", values[3:], strict=True))),
+        ),
     )

@@ -5,7 +5,7 @@ Torques are not certified: joints follow motions within their limits and clear o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,33 +17,12 @@ from sysid_ros.core.trajectories.families import CycloidTrajectory
 from sysid_ros.drivers.arm import Array
 from sysid_ros.space.core.robot import FreeFlyer
 from sysid_ros.space.core.self_collision import SelfCollisionModel
-from sysid_ros.space.simulation import FloatingState, SimulatedFreeFlyer
+from sysid_ros.space.simulation import ConservationSimulation, FloatingState
 
 _START_TOLERANCE = 1e-6
 """Largest distance of a trajectory's start from the robot's reference [rad]."""
 _LIMIT_TOLERANCE = 1e-6
 """Share by which extrema may exceed a limit, for rounding."""
-
-
-@dataclass(frozen=True, eq=False)
-class Measurement:
-    """Measurement at one time.
-
-    Attributes:
-        time: Since the start [s].
-        twist: Linear and angular velocity of the base in its own axes, (6,) [m/s, rad/s].
-        q: Positions of joints, then angles of wheels, (n + W,) [rad].
-        v: Their rates, (n + W,) [rad/s].
-        rotation: Axes of the base in inertial ones, (3, 3).
-        position: Origin of the base, (3,) [m].
-    """
-
-    time: float
-    twist: Array
-    q: Array
-    v: Array
-    rotation: Array
-    position: Array
 
 
 class FreeFlyerLoop:
@@ -60,7 +39,7 @@ class FreeFlyerLoop:
         held: Inertial parameters of the object on the last body, about its joint, (10,); zeros without one.
     """
 
-    def __init__(self, simulation: SimulatedFreeFlyer, clearance: float = 0.0, seed: int = 0):
+    def __init__(self, simulation: ConservationSimulation, clearance: float = 0.0, seed: int = 0):
         self.simulation, self.robot = simulation, simulation.robot
         self.drift, self.held = np.zeros(6), np.zeros(10)
         self._momentum = simulation.momentum()
@@ -105,19 +84,14 @@ class FreeFlyerLoop:
             PlanRejected: The robot would touch itself, or come too near.
         """
         if self._trajectory is not None:
-            raise SysidError("the trajectory is refused", "another one is being followed; brake, or wait for its end")
+            raise _refused("another one is being followed; brake, or wait for its end")
         if not isinstance(trajectory, CycloidTrajectory):
-            raise SysidError(
-                "the trajectory is refused", f"it is of kind '{trajectory.kind}'; free-flying robots follow cycloids"
-            )
+            raise _refused(f"it is of kind '{trajectory.kind}'; free-flying robots follow cycloids")
         require_within_limits(self.robot, trajectory)
         distance = np.abs(trajectory.knots[0] - self._rest)
         if distance.max() > _START_TOLERANCE:
             name = (*self.robot.joint_names, *self.robot.wheels.names)[int(distance.argmax())]
-            raise SysidError(
-                "the trajectory is refused",
-                f"{name} would jump: it starts {distance.max():.4f} rad from where the robot is",
-            )
+            raise _refused(f"{name} would jump: it starts {distance.max():.4f} rad from where the robot is")
         self._collisions.prove(
             CycloidTrajectory(trajectory.knots[:, : self.robot.n], trajectory.period), self._clearance
         )
@@ -168,7 +142,7 @@ class FreeFlyerLoop:
         self.drift = np.maximum(self.drift, np.abs(self.simulation.momentum() - self._momentum))
         return self.simulation.state
 
-    def measure(self) -> Measurement:
+    def measure(self) -> FloatingState:
         """Measure, with white noise of the sensors' standard deviations; encoders, wheel speeds and pose are exact."""
         state, (linear, angular, joint) = self.simulation.state, self.robot.noise
         n = self.robot.n
@@ -176,7 +150,7 @@ class FreeFlyerLoop:
         v = state.v.copy()
         v[:n] += self._random.normal(0.0, 1.0, n) * joint
         twist = state.twist + self._random.normal(0.0, 1.0, 6) * deviations
-        return Measurement(state.time, twist, state.q, v, state.rotation, state.position)
+        return replace(state, twist=twist, v=v)
 
 
 def require_within_limits(robot: FreeFlyer, trajectory: CycloidTrajectory) -> None:
@@ -187,9 +161,7 @@ def require_within_limits(robot: FreeFlyer, trajectory: CycloidTrajectory) -> No
     """
     names = (*robot.joint_names, *robot.wheels.names)
     if trajectory.n != len(names):
-        raise SysidError(
-            "the trajectory is refused", f"it moves {trajectory.n} axes; the robot has {len(names)}: {', '.join(names)}"
-        )
+        raise _refused(f"it moves {trajectory.n} axes; the robot has {len(names)}: {', '.join(names)}")
     unbounded = np.full(robot.wheels.count, np.inf)
     lower, upper = trajectory.position_extrema()
     speed = np.abs(trajectory.velocity_extrema()).max(axis=0)
@@ -199,16 +171,12 @@ def require_within_limits(robot: FreeFlyer, trajectory: CycloidTrajectory) -> No
     for k, name in enumerate(names):
         if k < robot.n and (lower[k] < robot.q_lower[k] - 1e-9 or upper[k] > robot.q_upper[k] + 1e-9):
             span = f"[{robot.q_lower[k]:g}, {robot.q_upper[k]:g}] rad"
-            raise SysidError(
-                "the trajectory is refused",
-                f"{name} goes from {lower[k]:.4f} to {upper[k]:.4f} rad; its limits are {span}",
-            )
+            raise _refused(f"{name} goes from {lower[k]:.4f} to {upper[k]:.4f} rad; its limits are {span}")
         if speed[k] > v_max[k] * (1.0 + _LIMIT_TOLERANCE):
-            raise SysidError(
-                "the trajectory is refused", f"{name} reaches {speed[k]:.4f} rad/s; its limit is {v_max[k]:g} rad/s"
-            )
+            raise _refused(f"{name} reaches {speed[k]:.4f} rad/s; its limit is {v_max[k]:g} rad/s")
         if change[k] > a_max[k] * (1.0 + _LIMIT_TOLERANCE):
-            raise SysidError(
-                "the trajectory is refused",
-                f"{name} reaches {change[k]:.4f} rad/s^2; its limit is {a_max[k]:g} rad/s^2",
-            )
+            raise _refused(f"{name} reaches {change[k]:.4f} rad/s^2; its limit is {a_max[k]:g} rad/s^2")
+
+
+def _refused(reason: str) -> SysidError:
+    return SysidError("the trajectory is refused", reason)

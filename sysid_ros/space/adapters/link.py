@@ -18,17 +18,18 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Empty
 from std_srvs.srv import Trigger
 
-from sysid_msgs.msg import DriverStatus, Trajectory
+from sysid_msgs.msg import DriverStatus, NamedArray, Trajectory
 from sysid_ros.core.common.errors import Cancelled, SysidError
 from sysid_ros.core.procedure.types import IdentificationErrorCode, IdentificationFailed
 from sysid_ros.core.trajectories.families import CycloidTrajectory
 from sysid_ros.drivers.arm import Array
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import stamp_from_message, trajectory_to_message
-from sysid_ros.ros.conversions.common import InvalidMessage, joint_order
+from sysid_ros.ros.conversions.common import InvalidMessage, joint_order, stamp_from_message
+from sysid_ros.ros.conversions.plans import trajectory_to_message
 from sysid_ros.space.adapters.messages import odometry_from_message
 from sysid_ros.space.core.identification import Samples
 from sysid_ros.space.core.robot import FreeFlyer
+from sysid_ros.space.report import SimulationTruth
 
 _POLL = 0.02
 _STOP_TIMEOUT = 10.0
@@ -55,6 +56,7 @@ class FreeFlyerLink:
         on_sample: Called with topic, type, message and stamp [ns] of every measurement, to record it.
 
     Attributes:
+        logger: Log of the node.
         is_cancelled: Whether the goal is cancelled.
         planned: The present motion; None while the robot rests.
     """
@@ -67,6 +69,8 @@ class FreeFlyerLink:
         on_sample: Callable[[str, str, object, int], None] = lambda topic, kind, message, stamp_ns: None,
     ):
         self._node, self._robot, self.timeout, self._on_sample = node, robot, timeout, on_sample
+        self.logger = node.get_logger()
+        self._simulated: dict[str, Array] = {}
         self._names = [*robot.joint_names, *robot.wheels.names]
         self._lock = threading.Lock()
         self._bases: dict[int, tuple[Array, Array, Array]] = {}
@@ -78,6 +82,10 @@ class FreeFlyerLink:
         node.create_subscription(Odometry, "free_flyer_driver/odometry", self._take_odometry, qos.SAMPLES)
         node.create_subscription(JointState, "joint_states", self._take_joints, qos.SAMPLES)
         node.create_subscription(DriverStatus, "free_flyer_driver/status", self._take_status, qos.STATUS)
+        # Truth of a simulated robot; only compared with at the end, in the files.
+        node.create_subscription(NamedArray, "free_flyer_driver/truth", self._take_simulated, qos.LATCHED)
+        node.create_subscription(NamedArray, "free_flyer_driver/held", self._take_simulated, qos.LATCHED)
+        node.create_subscription(NamedArray, "free_flyer_driver/drift", self._take_simulated, qos.LATCHED)
         self._trajectories = node.create_publisher(Trajectory, "free_flyer_driver/trajectory", 1)
         self._heartbeat = node.create_publisher(Empty, "free_flyer_driver/heartbeat", 1)
         self._brake: Client = node.create_client(Trigger, "free_flyer_driver/brake")
@@ -110,6 +118,18 @@ class FreeFlyerLink:
 
     def _take_status(self, message: DriverStatus) -> None:
         self._status = message
+
+    def _take_simulated(self, message: NamedArray) -> None:
+        self._simulated[message.name] = np.array(message.data)
+
+    @property
+    def truth(self) -> SimulationTruth | None:
+        """Truth of a simulated robot, from its driver; None of a real one."""
+        parameters = self._simulated.get("parameters")
+        if parameters is None:
+            return None
+        held = self._simulated.get("held", np.zeros_like(parameters))
+        return SimulationTruth(parameters, held, self._simulated.get("drift"))
 
     # The port
 

@@ -1,4 +1,4 @@
-"""Estimates and pictures of free-flying robots as messages."""
+"""Estimates and pictures of free-flying robots as messages, for topics and for recordings."""
 
 from __future__ import annotations
 
@@ -7,20 +7,28 @@ import pinocchio as pin
 from builtin_interfaces.msg import Time
 from geometry_msgs.msg import Point, Quaternion, Vector3
 from nav_msgs.msg import Odometry
-from std_msgs.msg import Header
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Header, String
 from visualization_msgs.msg import MarkerArray
 
 from sysid_msgs.msg import IdentifiabilityReport
 from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate
+from sysid_ros.core.model.links import LinkPose, LinkTree
 from sysid_ros.core.trajectories.families import CycloidTrajectory
 from sysid_ros.drivers.arm import Array
-from sysid_ros.ros.conversions import stamp_to_message
-from sysid_ros.ros.conversions.common import InvalidMessage
-from sysid_ros.ros.markers import MarkerBuilder
-from sysid_ros.space.adapters.driver import Measurement
+from sysid_ros.ros.conversions.common import InvalidMessage, stamp_to_message
+from sysid_ros.ros.markers import (
+    FIXED_TRANSFORMS,
+    RECORDED_PERIOD_NS,
+    TRANSFORMS,
+    MarkerBuilder,
+    Write,
+    write_transforms,
+)
 from sysid_ros.space.core.identification import FreeFlyerIdentification
 from sysid_ros.space.core.robot import FreeFlyer
 from sysid_ros.space.core.self_collision import SelfCollisionModel
+from sysid_ros.space.simulation import FloatingState
 
 WORLD = "world"
 """Frame of poses of the base."""
@@ -28,7 +36,7 @@ _PATH_POINTS = 200
 _UNIT_TOLERANCE = 1e-3
 
 
-def odometry_to_message(robot: FreeFlyer, measured: Measurement, stamp: Time) -> Odometry:
+def odometry_to_message(robot: FreeFlyer, measured: FloatingState, stamp: Time) -> Odometry:
     """Return the measured pose of the base in the world and its twist in its own axes."""
     x, y, z, w = pin.Quaternion(np.ascontiguousarray(measured.rotation)).coeffs().tolist()
     place, (linear, angular) = measured.position.tolist(), measured.twist.reshape(2, 3).tolist()
@@ -116,3 +124,34 @@ def draw_free_flyer(
         rotation, origin = states.rotations[0, body], states.positions[0, body]
         builder.add_payload(held, rotation @ placement.rotation, origin + rotation @ placement.translation)
     return builder.array()
+
+
+class FloatingPictures:
+    """Description and transforms of one goal, written by a function."""
+
+    def __init__(self, robot: FreeFlyer, write: Write):
+        self._robot, self._write = robot, write
+        model = pin.buildModelFromXML(robot.urdf)
+        self._joints, self._links = list(model.names)[1:], LinkTree(model)
+        self._last: dict[type, int] = {}
+
+    def on_message(self, message: object, stamp_ns: int) -> None:
+        """Add the pose of the base, or the positions of the joints."""
+        kind = type(message)
+        if not self._last:
+            self._write("/robot_description", "std_msgs/msg/String", String(data=self._robot.urdf), stamp_ns)
+            write_transforms(self._write, FIXED_TRANSFORMS, self._links.fixed, stamp_ns)
+        elif 0 <= stamp_ns - self._last.get(kind, -RECORDED_PERIOD_NS) < RECORDED_PERIOD_NS:
+            return
+        self._last[kind] = stamp_ns
+        if isinstance(message, Odometry):
+            place, turn = message.pose.pose.position, message.pose.pose.orientation
+            rotation = pin.Quaternion(turn.w, turn.x, turn.y, turn.z).normalized().matrix()
+            position = np.array([place.x, place.y, place.z])
+            base = LinkPose(message.header.frame_id, self._links.bodies[0], rotation, position)
+            write_transforms(self._write, TRANSFORMS, [base], stamp_ns)
+        elif isinstance(message, JointState):
+            found = dict(zip(message.name, message.position, strict=False))
+            if all(name in found for name in self._joints):
+                q = np.array([found[name] for name in self._joints])
+                write_transforms(self._write, TRANSFORMS, self._links.moving(q), stamp_ns)

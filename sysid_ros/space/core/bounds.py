@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import Cancelled, ParameterOutOfRange, SysidError
@@ -258,19 +258,6 @@ def known_minimal(minimal: MinimalParameters, box: Box) -> Unknowns:
     if box.lower.shape != (minimal.count,):
         raise ParameterOutOfRange("the size of the box", box.lower.shape, f"({minimal.count},)")
     return Unknowns(np.eye(minimal.matrix.shape[1])[:, minimal.kept], box, 0)
-
-
-def minimal_box(minimal: MinimalParameters, parameters: ArrayLike, share: float, floor: float = 0.0) -> Box:
-    """Return a prior of the minimal parameters around nominal ones: a share of each, and a floor of each [SI].
-
-    Args:
-        minimal: The minimal parameters.
-        parameters: Nominal inertial parameters, (10 B,).
-        share: Radius relative to each minimal parameter [-].
-        floor: Least radius in the unit of each.
-    """
-    center = minimal.values(parameters)
-    return Box.around(center, np.maximum(share * np.abs(center), floor))
 
 
 def _probability(recordings: list[Recording]) -> float:

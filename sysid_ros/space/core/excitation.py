@@ -60,26 +60,16 @@ class ExcitationSettings(Settings):
     """Samples of an interval that count in the search; one alone does not see how near bodies come at its ends."""
     clearance: float = setting(0.05, "m", lower=-1.0, upper=10.0)
     """Gap that bodies keep between each other; negative: collisions of the robot with itself are ignored."""
-    weight: float = setting(1e-3, "-", lower=0.0, upper=1e6)
-    """Weight of the term for slow motions in the cost of direction combinations."""
     iterations: int = setting(2000, "-", lower=1, upper=100000)
     """Largest number of iterations of one optimisation."""
     starts: int = setting(16, "-", lower=1, upper=10000)
-    """Random starts of the search with free knots."""
+    """Random starts of the search."""
     restarts: int = setting(1000, "-", lower=0, upper=100000)
     """Largest number of searches that begin where the one before ended, in part changed, while there is time."""
     time_limit: float = setting(60.0, "s", lower=0.01, upper=86400.0)
     """Time after which a search ends with the best it has."""
     seed: int = setting(0, "-", lower=0, upper=2**32 - 1, library_only=True)
-    """Seed of the random starts, and of the draw of direction combinations."""
-    combinations: int = setting(1024, "-", lower=2, upper=100000)
-    """Largest number of direction combinations tried; of more, as many are drawn."""
-    significant: float = setting(1.0 / 300.0, "-", above=0.0, below=1.0)
-    """Share of the largest singular value from which on one is significant."""
-    patience: int = setting(5, "-", lower=0, upper=100000)
-    """Largest number of intervals in a row that are kept although they add no significant singular value."""
-    gain: float = setting(0.1, "-", lower=0.0, below=1.0)
-    """Share by which an interval has to lower the condition number to be kept for that."""
+    """Seed of the random starts."""
 
 
 @dataclass(frozen=True, eq=False)

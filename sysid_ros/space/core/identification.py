@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from sysid_ros.core.common.errors import MISSING, ParameterOutOfRange
 from sysid_ros.core.common.settings import Settings, setting
 from sysid_ros.core.estimation.parameters.bounds import find_narrower
 from sysid_ros.core.estimation.parameters.estimate import NARROWER, Alarm, AlarmCode, ParameterEstimate, Quantity
+from sysid_ros.core.procedure.types import Phase, Progress
 from sysid_ros.space.core.assumptions import Assumptions, Recording
 from sysid_ros.space.core.bounds import (
     FloatingBounds,
@@ -132,40 +132,16 @@ class Samples:
     positions: Array | None = None
 
 
-class Stage(Enum):
-    """The present step."""
-
-    PLANNING = "planning"
-    MOVING = "moving"
-    ESTIMATING = "estimating"
-    BOUNDING = "bounding"
-
-
 @dataclass(frozen=True)
-class Progress:
-    """Progress of an identification.
+class FloatingProgress(Progress):
+    """Progress of an identification; a trajectory is a part of the motion, 0 after the last.
 
     Attributes:
-        share: Done share, 0..1.
-        stage: The present step.
-        part: Number of the part, from 1; 0 after the last.
-        parts: Number of parts.
-        detail: Result so far, in words; empty without one.
         held: Estimate of an object in the hand so far; None without one.
     """
 
-    share: float
-    stage: Stage
-    part: int
-    parts: int
-    detail: str = ""
+    estimate: None = None
     held: ObjectEstimate | None = None
-
-    @property
-    def text(self) -> str:
-        """In words."""
-        head = f"{self.stage.value}, part {self.part} of {self.parts}" if self.part else self.stage.value
-        return f"{head}: {self.detail}" if self.detail else head
 
 
 @dataclass(frozen=True)
@@ -302,7 +278,7 @@ def estimate_free_flyer(
     data: FloatingData,
     parts: tuple[Part, ...] = (),
     is_cancelled: Callable[[], bool] = lambda: False,
-    on_progress: Callable[[Progress], None] = lambda progress: None,
+    on_progress: Callable[[FloatingProgress], None] = lambda progress: None,
 ) -> FreeFlyerIdentification:
     """Estimate the minimal parameters from samples, of a motion just made or of a recording, and bound them.
 
@@ -312,7 +288,7 @@ def estimate_free_flyer(
     """
     robot, is_momentum_zero = task.robot, task.assumptions.is_momentum_zero
     minimal = build_minimal_parameters(robot.tree)
-    on_progress(Progress(0.0, Stage.ESTIMATING, 0, len(parts)))
+    on_progress(FloatingProgress(Phase.ESTIMATING, "estimating", 0.0, 0, len(parts)))
     estimate = estimate_minimal(robot, minimal, data, task.settings.method, is_momentum_zero)
     rows = minimal.columns(system_kinematic_matrix(robot.tree, data.q, data.v, data.base_twist))
     left = rows @ estimate.values + robot.wheels.momentum(data.wheel_rates)
@@ -326,11 +302,11 @@ def estimate_free_flyer(
     believed = minimal.values(robot.tree.parameters)
     result = FreeFlyerIdentification(task, minimal, believed, estimate, data, parts, condition, residual)
     if not task.settings.is_bounded or robot.prior is None:
-        on_progress(Progress(1.0, Stage.ESTIMATING, 0, len(parts)))
+        on_progress(FloatingProgress(Phase.ESTIMATING, "estimating", 1.0, 0, len(parts)))
         return result
 
     def tell(share: float, text: str) -> None:
-        on_progress(Progress(share, Stage.BOUNDING, 0, len(parts), text))
+        on_progress(FloatingProgress(Phase.ESTIMATING, f"bounding: {text}", share, 0, len(parts)))
 
     try:
         recording = task.assumptions.recording(robot, data)
@@ -362,7 +338,7 @@ def estimate_held(
     parts: tuple[Part, ...] = (),
     before: ObjectIdentification | None = None,
     is_cancelled: Callable[[], bool] = lambda: False,
-    on_progress: Callable[[Progress], None] = lambda progress: None,
+    on_progress: Callable[[FloatingProgress], None] = lambda progress: None,
 ) -> ObjectIdentification:
     """Bound and estimate the load of a robot from samples, of a motion just made or of a recording.
 
@@ -382,7 +358,7 @@ def estimate_held(
     """
 
     def tell(share: float, text: str) -> None:
-        on_progress(Progress(share, Stage.BOUNDING, 0, len(parts), text))
+        on_progress(FloatingProgress(Phase.ESTIMATING, f"bounding: {text}", share, 0, len(parts)))
 
     robot, frame = task.robot, settings.frame or task.robot.tool
     minimal = build_minimal_parameters(robot.tree)

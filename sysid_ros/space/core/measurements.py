@@ -10,15 +10,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sysid_ros.core.common.errors import MISSING, ParameterOutOfRange, SysidError
+from sysid_ros.core.common.errors import MISSING, ParameterOutOfRange
 from sysid_ros.core.common.spatial import skew
 from sysid_ros.space.core.robot import FreeFlyer
 
 Array = NDArray[np.float64]
 
-RULES = ("trapezoid", "forward_euler")
-_SINGULAR = 1e-3
-"""Cosine of the middle Euler angle below which Euler angles count as singular."""
 _TOO_FAST = 1.5
 """Multiple of a velocity limit from which on a rate can only be in another unit."""
 _DISAGREEMENT = 0.5
@@ -84,12 +81,6 @@ class FloatingData:
         """Twist of the base and rates of the joints, (N, 6 + n)."""
         return np.concatenate([self.base_twist, self.v], axis=1)
 
-    @property
-    def inertial_velocity(self) -> Array:
-        """Velocity of the base in the axes of the first sample, (N, 3) [m/s]."""
-        velocity: Array = np.einsum("nij,nj->ni", self.rotations, self.base_twist[:, :3])
-        return velocity
-
 
 def data_from_rates(
     robot: FreeFlyer,
@@ -99,7 +90,6 @@ def data_from_rates(
     wheel_rates: ArrayLike | None = None,
     start: ArrayLike | None = None,
     q: ArrayLike | None = None,
-    rule: str = "trapezoid",
 ) -> FloatingData:
     """Build samples from a twist of the base in its own axes; unmeasured poses and positions are integrated.
 
@@ -111,7 +101,6 @@ def data_from_rates(
         wheel_rates: Speeds of the wheels, (N, W) [rad/s]; None if all rest.
         start: Joint positions at the first sample, (n,); the home position by default.
         q: Measured joint positions, (N, n); None to integrate the rates.
-        rule: ``trapezoid``, or ``forward_euler`` as SPACE (44) to (47).
 
     Raises:
         ParameterOutOfRange: The twist is missing, a shape differs, a wheel saturates, or a unit is wrong.
@@ -125,92 +114,24 @@ def data_from_rates(
     require_plausible_rates(robot, rates)
     begin = robot.home if start is None else np.asarray(start, dtype=float)
     if q is None:
-        joints = begin + integrate(stamps, rates, rule)
+        joints = begin + integrate(stamps, rates)
     else:
         joints = _table("q [rad]", q, stamps.size, robot.n)
-        _require_same_motion(robot, joints, integrate(stamps, rates, rule))
-    rotations = integrate_rotations(stamps, twist[:, 3:], rule)
+        _require_same_motion(robot, joints, integrate(stamps, rates))
+    rotations = integrate_rotations(stamps, twist[:, 3:])
     velocity = np.einsum("nij,nj->ni", rotations, twist[:, :3])
-    return FloatingData(stamps, twist, joints, rates, turns, rotations, integrate(stamps, velocity, rule))
+    return FloatingData(stamps, twist, joints, rates, turns, rotations, integrate(stamps, velocity))
 
 
-def data_from_euler_rates(
-    robot: FreeFlyer,
-    times: ArrayLike,
-    velocity: ArrayLike | None,
-    euler_rates: ArrayLike | None,
-    v: ArrayLike,
-    wheel_rates: ArrayLike | None = None,
-    start: ArrayLike | None = None,
-    rule: str = "forward_euler",
-) -> FloatingData:
-    """Build samples as the paper does: inertial velocity, Euler and joint rates are measured, all else integrated.
-
-    Args:
-        robot: The robot.
-        times: (N,) [s].
-        velocity: Of the base in inertial axes, (N, 3) [m/s].
-        euler_rates: Rates of the Z-X-Y Euler angles, which start at zero, (N, 3) [rad/s].
-        v: Joint rates, (N, n) [rad/s].
-        wheel_rates: See :func:`data_from_rates`.
-        start: See :func:`data_from_rates`.
-        rule: See :func:`data_from_rates`.
-
-    Raises:
-        SysidError: The middle angle comes close to a right angle.
-        ParameterOutOfRange: See :func:`data_from_rates`.
-
-    Source: SPACE (44) to (47), appendix 7.2.
-    """
-    stamps = np.asarray(times, dtype=float)
-    linear = _table("velocity [m/s]", velocity, stamps.size, 3)
-    rates = _table("euler_rates [rad/s]", euler_rates, stamps.size, 3)
-    angles = integrate(stamps, rates, rule)
-    turns = euler_rotations(angles)
-    angular = np.einsum("nij,nj->ni", euler_rate_matrices(angles, stamps), rates)
-    twist = np.concatenate([np.einsum("nji,nj->ni", turns, linear), angular], axis=1)
-    data = data_from_rates(robot, stamps, twist, v, wheel_rates, start, rule=rule)
-    return replace(data, rotations=turns, positions=integrate(stamps, linear, rule))
-
-
-def add_noise(
-    robot: FreeFlyer, truth: FloatingData, rng: np.random.Generator, rule: str = "forward_euler"
-) -> FloatingData:
-    """Measure a simulated motion as the paper does: white noise on the rates, and all else integrated from them.
-
-    Args:
-        robot: The robot, with the standard deviations of its sensors.
-        truth: The motion without errors.
-        rng: Random numbers.
-        rule: Rule of integration, see :func:`data_from_rates`.
-
-    Source: SPACE sections 6.3 and 7.3.
-    """
-    angles = euler_angles(truth.rotations)
-    matrices = euler_rate_matrices(angles, truth.times)
-    rates = np.linalg.solve(matrices, truth.base_twist[:, 3:, None])[..., 0]
-    linear, angular, joint = robot.noise
-    velocity = truth.inertial_velocity + rng.normal(0.0, linear, (len(truth), 3))
-    rates = rates + rng.normal(0.0, angular, (len(truth), 3))
-    v = truth.v + rng.normal(0.0, joint, truth.v.shape)
-    return data_from_euler_rates(robot, truth.times, velocity, rates, v, truth.wheel_rates, truth.q[0], rule)
-
-
-def integrate(times: Array, rates: Array, rule: str = "trapezoid") -> Array:
-    """Integrate rates (N, k) over times (N,), from zero at the first; SPACE (44), (45), (47) by forward Euler."""
-    steps = np.diff(times)[:, None]
-    if rule == "trapezoid":
-        parts = 0.5 * (rates[1:] + rates[:-1]) * steps
-    elif rule == "forward_euler":
-        parts = rates[:-1] * steps
-    else:
-        raise ParameterOutOfRange("rule", rule, " or ".join(RULES))
+def integrate(times: Array, rates: Array) -> Array:
+    """Integrate rates (N, k) over times (N,) by the trapezoid rule, from zero at the first."""
+    parts = 0.5 * (rates[1:] + rates[:-1]) * np.diff(times)[:, None]
     return np.concatenate([np.zeros((1, rates.shape[1])), np.cumsum(parts, axis=0)])
 
 
-def integrate_rotations(times: Array, angular: Array, rule: str = "trapezoid") -> Array:
+def integrate_rotations(times: Array, angular: Array) -> Array:
     """Integrate angular velocities in body axes (N, 3) [rad/s] to rotations (N, 3, 3) from the identity."""
-    turns = np.diff(integrate(times, angular, rule), axis=0)
+    turns = np.diff(integrate(times, angular), axis=0)
     angles = np.linalg.norm(turns, axis=1)[:, None, None]
     matrices = skew(turns)
     steps = np.eye(3) + np.sinc(angles / np.pi) * matrices
@@ -220,47 +141,6 @@ def integrate_rotations(times: Array, angular: Array, rule: str = "trapezoid") -
     for k, step in enumerate(steps):
         result[k + 1] = result[k] @ step
     return result
-
-
-def euler_rotations(angles: Array) -> Array:
-    """Return the rotations (N, 3, 3) of Z-X-Y Euler angles (N, 3) [rad]: about z, the new x, then the new y."""
-    (cz, cx, cy), (sz, sx, sy) = np.cos(angles).T, np.sin(angles).T
-    rows = (
-        (cz * cy - sz * sx * sy, -sz * cx, cz * sy + sz * sx * cy),
-        (sz * cy + cz * sx * sy, cz * cx, sz * sy - cz * sx * cy),
-        (-cx * sy, sx, cx * cy),
-    )
-    return np.stack([np.stack(row, -1) for row in rows], -2)
-
-
-def euler_angles(rotations: Array) -> Array:
-    """Return the Z-X-Y Euler angles (N, 3) [rad] of rotations (N, 3, 3)."""
-    about_x = np.arcsin(np.clip(rotations[:, 2, 1], -1.0, 1.0))
-    about_z = np.arctan2(-rotations[:, 0, 1], rotations[:, 1, 1])
-    return np.stack([about_z, about_x, np.arctan2(-rotations[:, 2, 0], rotations[:, 2, 2])], axis=1)
-
-
-def euler_rate_matrices(angles: Array, times: Array) -> Array:
-    """Return the matrices M (N, 3, 3) that turn Euler rates into body rates, at Z-X-Y Euler angles (N, 3) [rad].
-
-    ``times`` (N,) [s] are for the error.
-
-    Raises:
-        SysidError: The middle angle is close to a right angle.
-
-    Source: SPACE (46).
-    """
-    (_, cx, cy), (_, sx, sy) = np.cos(angles).T, np.sin(angles).T
-    singular = np.flatnonzero(np.abs(cx) < _SINGULAR)
-    if singular.size:
-        raise SysidError(
-            f"the Z-X-Y Euler angles of the base are singular at {times[singular[0]]:.3f} s: the angle about x is "
-            f"{np.degrees(angles[singular[0], 1]):.2f} deg; expected away from +-90 deg. Give the twist of the base in "
-            "its own axes"
-        )
-    zero, one = np.zeros_like(cx), np.ones_like(cx)
-    rows = ((-cx * sy, cy, zero), (sx, zero, one), (cx * cy, sy, zero))
-    return np.stack([np.stack(row, -1) for row in rows], -2)
 
 
 def require_plausible_rates(robot: FreeFlyer, rates: Array) -> None:

@@ -56,6 +56,12 @@ class MinimalParameters:
         values: Array = self.matrix @ theta
         return values
 
+    def embed(self, values: ArrayLike) -> Array:
+        """Return full parameters (10 B,) with the momentum of minimal ones (M,), with zeros for those not kept."""
+        result = np.zeros(self.matrix.shape[1])
+        result[self.kept] = values
+        return result
+
     def box(self, parameters: Box) -> Box:
         """Return the box (M,) of the minimal parameters of all full parameters in a box (10 B,), rounded outwards."""
         center, radius = self.values(parameters.center), np.abs(self.matrix) @ parameters.radius

@@ -11,19 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.procedure.types import Phase
 from sysid_ros.core.trajectories.families import CycloidTrajectory
 from sysid_ros.space.core.bounds import ObjectEstimate, object_columns
-from sysid_ros.space.core.dynamics import embed
 from sysid_ros.space.core.excitation import plan_with_free_knots
 from sysid_ros.space.core.identification import (
+    FloatingProgress,
     FreeFlyerIdentification,
     KnownRobot,
     ObjectIdentification,
     ObjectSettings,
     Part,
-    Progress,
     Samples,
-    Stage,
     Task,
     condition_of_data,
     estimate_free_flyer,
@@ -64,7 +63,7 @@ def identify_free_flyer(
     task: Task,
     port: FreeFlyerPort,
     is_cancelled: Callable[[], bool] = lambda: False,
-    on_progress: Callable[[Progress], None] = lambda progress: None,
+    on_progress: Callable[[FloatingProgress], None] = lambda progress: None,
 ) -> FreeFlyerIdentification:
     """Identify a free-flying robot from its present posture.
 
@@ -86,9 +85,9 @@ def identify_free_flyer(
     while run.advance():
         run.parameters = _updated(task, minimal, run.data(), run.parameters)
 
-    def tell(progress: Progress) -> None:
-        share = run.length + (1.0 - run.length) * progress.share
-        on_progress(replace(progress, share=share, parts=len(run.parts)))
+    def tell(progress: FloatingProgress) -> None:
+        share = run.length + (1.0 - run.length) * progress.progress
+        on_progress(replace(progress, progress=share, trajectories=len(run.parts)))
 
     return estimate_free_flyer(task, run.data(), tuple(run.parts), is_cancelled, tell)
 
@@ -99,7 +98,7 @@ def identify_object(
     known_robot: KnownRobot,
     port: FreeFlyerPort,
     is_cancelled: Callable[[], bool] = lambda: False,
-    on_progress: Callable[[Progress], None] = lambda progress: None,
+    on_progress: Callable[[FloatingProgress], None] = lambda progress: None,
 ) -> ObjectIdentification:
     """Identify the load of a robot by exciting motions; bounds are renewed after each part.
 
@@ -118,19 +117,19 @@ def identify_object(
         SysidError: An error of the port.
     """
     minimal = build_minimal_parameters(task.robot.tree)
-    parameters = _usable(task.robot, embed(minimal, known_robot.values), task.robot.tree.parameters)
+    parameters = _usable(task.robot, minimal.embed(known_robot.values), task.robot.tree.parameters)
     run = _Run(task, port, parameters, is_cancelled, on_progress)
     run.columns, run.length = scaled_columns(task.robot, settings), 0.95
     found: ObjectIdentification | None = None
     while True:
         is_more = run.advance()
-        run.tell(Stage.BOUNDING, 1.0)
+        run.tell(Phase.ESTIMATING, "bounding", 1.0)
         found = estimate_held(task, settings, known_robot, run.data(), tuple(run.parts), found, is_cancelled)
         run.held = found.estimate
         if found.estimate is None or found.inconsistency is not None:
             return found
         if not is_more or found.estimate.bounds.box.width[0] <= settings.target_width:
-            on_progress(Progress(1.0, Stage.BOUNDING, 0, len(run.parts), held=run.held))
+            on_progress(FloatingProgress(Phase.ESTIMATING, "bounding", 1.0, 0, len(run.parts), held=run.held))
             return found
         if np.all(np.isfinite(found.estimate.values)):
             held = object_columns(task.robot, found.estimate.frame) @ found.estimate.values
@@ -158,7 +157,7 @@ class _Run:
         port: FreeFlyerPort,
         parameters: Array,
         is_cancelled: Callable[[], bool],
-        on_progress: Callable[[Progress], None],
+        on_progress: Callable[[FloatingProgress], None],
     ):
         self._task, self._port, self._is_cancelled, self._on_progress = task, port, is_cancelled, on_progress
         self._before: FloatingMotion | None = None
@@ -188,12 +187,14 @@ class _Run:
             columns=self.columns,
             guess=self._rest,
             is_cancelled=self._is_cancelled,
-            on_progress=lambda done, text: self.tell(Stage.PLANNING, 0.4 * done, text),
+            on_progress=lambda done, text: self.tell(Phase.PLANNING, "planning", 0.4 * done, text),
         )
         motion = plan.motion.part(0, count)
         self._rest = plan.motion.part(count) if count < left else None
         begin = _last_time(self._port)
-        self._port.follow(axes_trajectory(motion, place), lambda done: self.tell(Stage.MOVING, 0.4 + 0.6 * done))
+        self._port.follow(
+            axes_trajectory(motion, place), lambda done: self.tell(Phase.MOVING, "moving", 0.4 + 0.6 * done)
+        )
         self._before = motion if self._before is None else _joined(self._before, motion)
         part = Part(begin, _last_time(self._port), count, self._condition(), np.nan, plan.gap, plan.seconds)
         self.parts.append(part)
@@ -215,13 +216,13 @@ class _Run:
         )
         return information.condition_number(motion.joints.knots, motion.wheel_turns)
 
-    def tell(self, stage: Stage, within: float, detail: str = "") -> None:
+    def tell(self, phase: Phase, what: str, within: float, detail: str = "") -> None:
         """Report the progress within the present part, 0..1; of the last one when its motion has ended."""
-        number = len(self.parts) - (stage is Stage.BOUNDING)
+        number, parts = len(self.parts) - (phase is Phase.ESTIMATING), len(self._counts)
         done = (sum(self._counts[:number]) + within * self._counts[number]) / sum(self._counts)
-        self._on_progress(
-            Progress(min(self.length * done, 1.0), stage, number + 1, len(self._counts), detail, self.held)
-        )
+        text = f"{what}, part {number + 1} of {parts}{f': {detail}' if detail else ''}"
+        share = min(self.length * done, 1.0)
+        self._on_progress(FloatingProgress(phase, text, share, number + 1, parts, held=self.held))
 
     def data(self) -> FloatingData:
         """Return the samples of all parts that are done."""
@@ -245,7 +246,7 @@ def _updated(task: Task, minimal: MinimalParameters, data: FloatingData, paramet
         values = estimate_minimal(task.robot, minimal, data, method, is_momentum_zero).values
     except ParameterOutOfRange:
         return parameters
-    return _usable(task.robot, embed(minimal, values), parameters)
+    return _usable(task.robot, minimal.embed(values), parameters)
 
 
 def _usable(robot: FreeFlyer, parameters: Array, otherwise: Array) -> Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from nav_msgs.msg import Odometry
@@ -17,14 +18,15 @@ from sysid_msgs.msg import DriverStatus, NamedArray, Trajectory
 from sysid_msgs.srv import SetPayload
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import stamp_to_message, trajectory_from_message
+from sysid_ros.ros.conversions.common import stamp_to_message
+from sysid_ros.ros.conversions.plans import trajectory_from_message
+from sysid_ros.ros.markers import TransformBroadcaster
 from sysid_ros.ros.node import create_timer, spin_main
 from sysid_ros.ros.parameters import NodeParameters, ParameterServer, parameter
-from sysid_ros.ros.transforms import TransformBroadcaster
-from sysid_ros.space.adapters.driver import FreeFlyerLoop, Measurement
+from sysid_ros.space.adapters.driver import FreeFlyerLoop
 from sysid_ros.space.adapters.messages import odometry_to_message
 from sysid_ros.space.core.robot import load_free_flyer
-from sysid_ros.space.simulation import simulate_free_flyer
+from sysid_ros.space.simulation import FloatingState, simulate_free_flyer
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ class FreeFlyerDriverNode(Node):
             self._text = "holds its posture"
         self._publish(self._loop.measure())
 
-    def _publish(self, measured: Measurement) -> None:
+    def _publish(self, measured: FloatingState) -> None:
         stamp = stamp_to_message(self._start_ns + round(1e9 * measured.time))
         odometry = odometry_to_message(self._robot, measured, stamp)
         self._odometry_publisher.publish(odometry)
@@ -180,10 +182,7 @@ class FreeFlyerDriverNode(Node):
         )
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the node until it is stopped and return the exit status."""
-    return spin_main(FreeFlyerDriverNode, argv)
-
+main = partial(spin_main, FreeFlyerDriverNode)
 
 if __name__ == "__main__":
     sys.exit(main())

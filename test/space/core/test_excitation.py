@@ -12,6 +12,7 @@ from sysid_ros.core.certification.stop_model import PlanRejected
 from sysid_ros.core.common.errors import Cancelled, ParameterOutOfRange
 from sysid_ros.core.trajectories.families import CycloidTrajectory
 from sysid_ros.papers.baselines.direction_combinations import (
+    CombinationSettings,
     direction_combinations,
     plan_by_direction_combinations,
     prune_intervals,
@@ -26,7 +27,7 @@ from sysid_ros.space.core.momentum import compute_base_twist, system_kinematic_m
 from sysid_ros.space.core.robot import FreeFlyer, ReactionWheels, load_free_flyer
 from sysid_ros.space.core.self_collision import SelfCollisionModel
 
-SMALL = ExcitationSettings(samples=2, iterations=1, starts=2, restarts=0, time_limit=30.0)
+SMALL = CombinationSettings(samples=2, iterations=1, starts=2, restarts=0, time_limit=30.0)
 
 
 @pytest.fixture(scope="module")
@@ -256,7 +257,7 @@ def test_fingerprints_of_the_paper(robot):
     """The paper's seeds (Table 4) on the true robot: its significant singular values, interval by interval."""
     starts = np.deg2rad([40.661, -109.403, -78.782, 125.089, -110.0, 51.228])
     ranges = np.deg2rad([0.524, 2.51, 2.51, 2.513, 2.036, 2.5])
-    settings = ExcitationSettings(samples=10)
+    settings = CombinationSettings(samples=10)
     truth, offset = (IntervalInformation(robot, values, 1.0, 10) for values in (robot.truth, robot.tree.parameters))
     directions = np.array(list(direction_combinations(9)))
 

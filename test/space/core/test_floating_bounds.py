@@ -13,12 +13,14 @@ from scipy.optimize import linprog
 from bench._floating_trials import (
     KINDS,
     make_scenario,
+    minimal_box,
     minimal_trial,
     object_trial,
     random_motion,
     random_object,
     small_robot,
 )
+from bench._space import simulate
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import Cancelled, ParameterOutOfRange
 from sysid_ros.core.model.inertia import is_physically_consistent, transform_parameters
@@ -28,10 +30,8 @@ from sysid_ros.space.core.bounds import (
     bound_minimal,
     estimate_object,
     known_minimal,
-    minimal_box,
     object_prior,
 )
-from sysid_ros.space.core.dynamics import simulate
 from sysid_ros.space.core.kinematics import FloatingTree
 from sysid_ros.space.core.minimal_parameters import build_minimal_parameters
 from sysid_ros.space.core.momentum import system_kinematic_matrix

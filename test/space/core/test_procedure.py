@@ -19,7 +19,6 @@ from sysid_ros.space.core.identification import (
     ObjectSettings,
     ProcedureSettings,
     Samples,
-    Stage,
     Task,
     estimate_free_flyer,
     estimate_held,
@@ -86,11 +85,11 @@ def test_all_minimal_parameters_are_found(robot, identified):
     np.testing.assert_allclose(result.residual, expected, rtol=0.1)
     assert result.bounds.box.contains(truth)
     assert np.median(result.bounds.box.width / result.bounds.prior.width) < 0.4
-    shares = [progress.share for progress in told]
+    shares = [progress.progress for progress in told]
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
-    assert [(one.stage, one.part) for one in told if one.part == 2] and {one.parts for one in told} == {2}
-    assert told[-1].stage is Stage.BOUNDING and any("moving, part 2 of 2" in one.text for one in told)
+    assert any(one.trajectory == 2 for one in told) and {one.trajectories for one in told} == {2}
+    assert told[-1].text.startswith("bounding") and any("moving, part 2 of 2" in one.text for one in told)
     assert any(one.text == "estimating" for one in told)
     # Offline, without knowing when it moved, the same samples say the same.
     task = replace(result.task, settings=replace(result.task.settings, is_bounded=False))
@@ -132,8 +131,8 @@ def test_what_is_in_the_hand_is_found_in_the_frame_of_the_tool(robot, caught, he
     widths = [one.held.bounds.box.width for one in told if one.held is not None]
     assert len({width[0] for width in widths}) == 3
     assert all(np.all(after <= before) for before, after in itertools.pairwise(widths))
-    assert [one.share for one in told] == sorted(one.share for one in told)
-    assert told[-1].share == 1.0
+    assert [one.progress for one in told] == sorted(one.progress for one in told)
+    assert told[-1].progress == 1.0
     estimate = found.as_estimate()
     assert (estimate.frame, estimate.is_guaranteed, estimate.alarm) == ("tool", True, None)
     assert estimate.status in (EstimateStatus.PARTIAL, EstimateStatus.IDENTIFIED)

@@ -1,33 +1,25 @@
-"""Motion of a free-flying robot from conservation of momentum, and its joint torques.
-
-Masses enter by their momentum only, so parameters need not be those of possible bodies: the minimal parameters alone,
-with zeros elsewhere, give the same motion (:func:`embed`).
-"""
+"""SPACE's own experiments: simulated motion, its noise and integration, validation by predicted torques."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pinocchio as pin
 from numpy.typing import ArrayLike, NDArray
 
-from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.common.spatial import skew
 from sysid_ros.space.core.intervals import FloatingMotion
-from sysid_ros.space.core.measurements import FloatingData
-from sysid_ros.space.core.minimal_parameters import MinimalParameters
+from sysid_ros.space.core.measurements import FloatingData, data_from_rates
 from sysid_ros.space.core.momentum import composite_inertia, compute_momentum, solve_base_twist
 from sysid_ros.space.core.robot import FreeFlyer
 
 Array = NDArray[np.float64]
 
-
-def embed(minimal: MinimalParameters, values: ArrayLike) -> Array:
-    """Return full parameters (10 B,) with the momentum of minimal ones (M,), with zeros for those not kept."""
-    result = np.zeros(minimal.matrix.shape[1])
-    result[minimal.kept] = values
-    return result
+_SINGULAR = 1e-3
+"""Cosine of the middle Euler angle below which Euler angles count as singular."""
 
 
 def simulate(
@@ -90,6 +82,110 @@ def simulate(
     return FloatingData(stamps, twists, q[::2], v[::2], wheel_rates[::2], rotations, positions)
 
 
+def add_noise(
+    robot: FreeFlyer, truth: FloatingData, rng: np.random.Generator, rule: str = "forward_euler"
+) -> FloatingData:
+    """Measure a simulated motion as the paper does: white noise on the rates, and all else integrated from them.
+
+    Args:
+        robot: The robot, with the standard deviations of its sensors.
+        truth: The motion without errors.
+        rng: Random numbers.
+        rule: Rule of integration, see :func:`data_from_rates`.
+
+    Source: SPACE sections 6.3 and 7.3.
+    """
+    angles = euler_angles(truth.rotations)
+    matrices = euler_rate_matrices(angles, truth.times)
+    rates = np.linalg.solve(matrices, truth.base_twist[:, 3:, None])[..., 0]
+    linear, angular, joint = robot.noise
+    velocity = np.einsum("nij,nj->ni", truth.rotations, truth.base_twist[:, :3])
+    velocity += rng.normal(0.0, linear, (len(truth), 3))
+    rates = rates + rng.normal(0.0, angular, (len(truth), 3))
+    v = truth.v + rng.normal(0.0, joint, truth.v.shape)
+    return data_from_euler_rates(robot, truth.times, velocity, rates, v, truth.wheel_rates, truth.q[0], rule)
+
+
+def data_from_euler_rates(
+    robot: FreeFlyer,
+    times: np.ndarray,
+    velocity: np.ndarray,
+    euler_rates: np.ndarray,
+    v: np.ndarray,
+    wheel_rates: np.ndarray | None = None,
+    start: np.ndarray | None = None,
+    rule: str = "forward_euler",
+) -> FloatingData:
+    """Build samples as the paper does: inertial velocity, Euler and joint rates are measured, all else integrated.
+
+    Args:
+        robot: The robot.
+        times: (N,) [s].
+        velocity: Of the base in inertial axes, (N, 3) [m/s].
+        euler_rates: Rates of the Z-X-Y Euler angles, which start at zero, (N, 3) [rad/s].
+        v: Joint rates, (N, n) [rad/s].
+        wheel_rates: Speeds of the wheels, (N, W) [rad/s]; None if all rest.
+        start: Joint positions at the first sample, (n,); the home position by default.
+        rule: ``forward_euler``, or ``trapezoid``.
+
+    Source: SPACE (44) to (47), appendix 7.2.
+    """
+    angles = integrate(times, euler_rates, rule)
+    turns = euler_rotations(angles)
+    angular = np.einsum("nij,nj->ni", euler_rate_matrices(angles, times), euler_rates)
+    twist = np.concatenate([np.einsum("nji,nj->ni", turns, velocity), angular], axis=1)
+    data = data_from_rates(robot, times, twist, v, wheel_rates, start)
+    q = (robot.home if start is None else start) + integrate(times, v, rule)
+    return replace(data, q=q, rotations=turns, positions=integrate(times, velocity, rule))
+
+
+def integrate(times: np.ndarray, rates: np.ndarray, rule: str) -> np.ndarray:
+    """Integrate rates (N, k) over times (N,), from zero at the first; SPACE (44), (45), (47) by forward Euler."""
+    means = rates[:-1] if rule == "forward_euler" else 0.5 * (rates[1:] + rates[:-1])
+    return np.concatenate([np.zeros((1, rates.shape[1])), np.cumsum(means * np.diff(times)[:, None], axis=0)])
+
+
+def euler_angles(rotations: Array) -> Array:
+    """Return the Z-X-Y Euler angles (N, 3) [rad] of rotations (N, 3, 3)."""
+    about_x = np.arcsin(np.clip(rotations[:, 2, 1], -1.0, 1.0))
+    about_z = np.arctan2(-rotations[:, 0, 1], rotations[:, 1, 1])
+    return np.stack([about_z, about_x, np.arctan2(-rotations[:, 2, 0], rotations[:, 2, 2])], axis=1)
+
+
+def euler_rotations(angles: Array) -> Array:
+    """Return the rotations (N, 3, 3) of Z-X-Y Euler angles (N, 3) [rad]: about z, the new x, then the new y."""
+    (cz, cx, cy), (sz, sx, sy) = np.cos(angles).T, np.sin(angles).T
+    rows = (
+        (cz * cy - sz * sx * sy, -sz * cx, cz * sy + sz * sx * cy),
+        (sz * cy + cz * sx * sy, cz * cx, sz * sy - cz * sx * cy),
+        (-cx * sy, sx, cx * cy),
+    )
+    return np.stack([np.stack(row, -1) for row in rows], -2)
+
+
+def euler_rate_matrices(angles: Array, times: Array) -> Array:
+    """Return the matrices M (N, 3, 3) that turn Euler rates into body rates, at Z-X-Y Euler angles (N, 3) [rad].
+
+    ``times`` (N,) [s] are for the error.
+
+    Raises:
+        SysidError: The middle angle is close to a right angle.
+
+    Source: SPACE (46).
+    """
+    (_, cx, cy), (_, sx, sy) = np.cos(angles).T, np.sin(angles).T
+    singular = np.flatnonzero(np.abs(cx) < _SINGULAR)
+    if singular.size:
+        raise SysidError(
+            f"the Z-X-Y Euler angles of the base are singular at {times[singular[0]]:.3f} s: the angle about x is "
+            f"{np.degrees(angles[singular[0], 1]):.2f} deg; expected away from +-90 deg. Give the twist of the base in "
+            "its own axes"
+        )
+    zero, one = np.zeros_like(cx), np.ones_like(cx)
+    rows = ((-cx * sy, cy, zero), (sx, zero, one), (cx * cy, sy, zero))
+    return np.stack([np.stack(row, -1) for row in rows], -2)
+
+
 def predict_torques(
     robot: FreeFlyer, parameters: ArrayLike, q: ArrayLike, v: ArrayLike, a: ArrayLike
 ) -> tuple[Array, Array]:
@@ -127,12 +223,6 @@ def predict_torques(
         moved[:6] = -np.linalg.solve(inertia[k], wrench)
         torques[k] = pin.computeJointTorqueRegressor(model, data, position, velocity, moved)[6:] @ theta
     return twist, torques
-
-
-def rms(errors: ArrayLike) -> Array:
-    """Return the root mean squares (k,) of errors (N, k), SPACE (42)."""
-    values: Array = np.sqrt(np.mean(np.square(np.asarray(errors, dtype=float)), axis=0))
-    return values
 
 
 def validation_motion(robot: FreeFlyer, rng: np.random.Generator, times: ArrayLike) -> tuple[Array, Array, Array]:

@@ -1,6 +1,8 @@
-"""Topics of external torques and contact of the node ``estimator``."""
+"""Parts of the node ``estimator``: its parameters, and the topics of external torques and contact."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from geometry_msgs.msg import WrenchStamped
 from rclpy.node import Node
@@ -8,10 +10,24 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool
 
 from sysid_ros.core.contact.monitor import Contact, ContactMonitor
+from sysid_ros.core.contact.wrench import ContactSettings
+from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions import efforts_message, wrench_message
+from sysid_ros.ros.conversions.samples import efforts_message, wrench_message
+from sysid_ros.ros.parameters import parameter, parameters_from
+from sysid_ros.ros.robot import FrameParameters, RobotParameters
+
+
+@dataclass(frozen=True)
+class EstimatorParameters(FrameParameters, RobotParameters):
+    """Parameters of the node ``estimator``."""
+
+    publish_rate: float = parameter(2.0, "Hz", lower=0.1, upper=50.0)
+    """How often the estimate is renewed while data arrive."""
+    estimator: EstimatorSettings = parameters_from(EstimatorSettings, read_only=True)
+    contact: ContactSettings = parameters_from(ContactSettings, read_only=True)
 
 
 class ContactTopics:

@@ -1,4 +1,8 @@
-"""A topic with one accepted publisher: messages of others are refused, and their nodes named."""
+"""Subscriptions that rclpy lacks: polled without callbacks, and to topics with one accepted publisher.
+
+An executor spends a third of a millisecond on every message, most of it on scheduling: too much for a topic of 1 kHz,
+and useless where only the latest message counts. Messages of other publishers are refused, and their nodes named.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,67 @@ from collections.abc import Callable, Mapping
 from threading import RLock
 from typing import Any
 
+from rclpy.callback_groups import CallbackGroup
+from rclpy.impl.implementation_singleton import rclpy_implementation
 from rclpy.node import Node
+from rclpy.qos import QoSProfile
 from rclpy.serialization import deserialize_message
-from rclpy.subscription import Subscription
+
+from sysid_ros.ros.node import Interfaces
+
+
+class _Never(CallbackGroup):
+    """Callbacks that no executor may call."""
+
+    def can_execute(self, entity: Any) -> bool:
+        """No."""
+        return False
+
+    def beginning_execution(self, entity: Any) -> bool:
+        """No."""
+        return False
+
+    def ending_execution(self, entity: Any) -> None:
+        """Never comes to that."""
+
+
+class Inbox:
+    """Messages of one topic. To be used by one thread; an executor may spin the node meanwhile.
+
+    Args:
+        node: Node that subscribes.
+        kind: Type of the messages.
+        topic: Their topic.
+        profile: Quality of service; its depth says how many wait at most, older ones are lost.
+        raw: Whether messages are left as they came, serialized.
+    """
+
+    def __init__(self, node: Node, kind: type, topic: str, profile: QoSProfile, raw: bool = False):
+        self._group = _Never()
+        self._subscription = node.create_subscription(
+            kind, topic, lambda _: None, profile, callback_group=self._group, raw=raw
+        )
+        self._kind, self._raw = kind, raw
+        context = node.context.handle
+        if context is None:
+            raise RuntimeError("a node outlived its ROS context")
+        self._wait_set = rclpy_implementation.WaitSet(1, 0, 0, 0, 0, 0, context)
+
+    def wait(self, timeout: float) -> None:
+        """Wait until there are messages, for at most ``timeout`` [s]."""
+        self._wait_set.clear_entities()
+        with self._subscription.handle:
+            self._wait_set.add_subscription(self._subscription.handle)
+            self._wait_set.wait(round(1e9 * max(0.0, timeout)))
+
+    def take(self) -> list[Any]:
+        """Return all messages that wait, the oldest first."""
+        messages = []
+        with self._subscription.handle:
+            while (taken := self._subscription.handle.take_message(self._kind, self._raw)) is not None:
+                messages.append(taken[0])
+        return messages
+
 
 SILENCE = 1.0
 """A source that has been silent for longer may be replaced when a new beginning is announced [s]."""
@@ -140,49 +202,51 @@ class SingleSource:
 
 
 class SourceReceiver:
-    """Callback of a raw subscription to a topic with one accepted publisher.
+    """A subscription to a topic with one accepted publisher.
 
     Messages of others are refused undecoded, many in one turn of the executor, so that a storm of them neither delays
-    nor displaces messages of the source. Its subscription must be given to it with :meth:`listen`.
+    nor displaces messages of the source.
 
     Args:
         node: Node that subscribes.
         kind: Type of the messages.
-        source: The accepted publisher; names the topic.
+        topic: Topic.
         take: Called with each message of the source, in the executor of the node.
+        profile: Quality of service.
         on_refused: Called with a sentence while others publish, at most once in a turn; it is logged anyhow.
+        interfaces: Destroys the subscription in its time; None for the node.
+
+    Attributes:
+        source: The accepted publisher.
     """
 
     def __init__(
         self,
         node: Node,
         kind: type,
-        source: SingleSource,
+        topic: str,
         take: Callable[[Any], None],
+        profile: QoSProfile,
         on_refused: Callable[[str], None] = lambda fault: None,
+        interfaces: Interfaces | None = None,
     ):
-        self._node, self._kind, self._source, self._take, self._on_refused = node, kind, source, take, on_refused
-        self._subscription: Subscription[Any] | None = None
+        self._node, self._kind, self._take, self._on_refused = node, kind, take, on_refused
+        self.source = SingleSource(node, topic)
+        self._subscription = (interfaces or node).create_subscription(kind, topic, self._receive, profile, raw=True)
 
-    def listen(self, subscription: Subscription[Any]) -> None:
-        """Take the messages of a subscription made with this callback and ``raw=True``."""
-        self._subscription = subscription
-
-    def __call__(self, data: bytes, info: Mapping[str, object]) -> None:
+    def _receive(self, data: bytes, info: Mapping[str, object]) -> None:
         """Refuse waiting messages up to the first one of the source, and pass that on."""
-        end, refused = time.monotonic() + TURN, self._source.refused
+        end, refused = time.monotonic() + TURN, self.source.refused
         waiting: tuple[Any, Any] | None = (data, info)
-        while waiting is not None and not self._source.admits(waiting[1]):
+        while waiting is not None and not self.source.admits(waiting[1]):
             waiting = self._next() if time.monotonic() < end else None
-        if self._source.refused > refused and (fault := self._source.fault) is not None:
+        if self.source.refused > refused and (fault := self.source.fault) is not None:
             self._node.get_logger().error(fault, throttle_duration_sec=5.0)
             self._on_refused(fault)
         if waiting is not None and (message := self._read(waiting[0])) is not None:
             self._take(message)
 
     def _next(self) -> tuple[Any, Any] | None:
-        if self._subscription is None:
-            return None
         with self._subscription.handle:
             return self._subscription.handle.take_message(self._kind, True)
 
@@ -190,7 +254,7 @@ class SourceReceiver:
         try:
             return deserialize_message(data, self._kind)
         except RuntimeError as error:
-            text = f"{self._source.topic}: a message of {self._source.text} cannot be read: {error}"
+            text = f"{self.source.topic}: a message of {self.source.text} cannot be read: {error}"
             self._node.get_logger().error(text, throttle_duration_sec=5.0)
             return None
 

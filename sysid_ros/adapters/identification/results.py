@@ -1,0 +1,312 @@
+"""Results of a goal from its messages: files, and evidence besides the bounds."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+from geometry_msgs.msg import InertiaStamped
+from rcl_interfaces.srv import GetParameters
+from rclpy.parameter import parameter_value_to_python
+from std_msgs.msg import Header
+
+from sysid_msgs.action import Identify
+from sysid_msgs.msg import Hypothesis as HypothesisMessage
+from sysid_ros.adapters.estimator import EstimatorParameters
+from sysid_ros.adapters.identification.monitor import Records, TareSamples
+from sysid_ros.adapters.identification.session import Session
+from sysid_ros.core.certification.certificate import margin_rows
+from sysid_ros.core.common.box import Box
+from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.estimation.bounds.agreement import Agreement, measure_agreement
+from sysid_ros.core.estimation.hypotheses import Explanation
+from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate, Quantity
+from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
+from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
+from sysid_ros.core.estimation.point.statistics import StatisticalInterval, compute_statistical_interval
+from sysid_ros.core.estimation.tare import Tare, known_rows, make_tare
+from sysid_ros.core.estimation.windows.samples import SampleBlock
+from sysid_ros.core.model.calibrated import describe_unknown_arm
+from sysid_ros.core.model.robot import RobotModel, frame_placement
+from sysid_ros.core.procedure import (
+    Identification,
+    IdentificationErrorCode,
+    IdentificationFailed,
+    IdentificationSettings,
+)
+from sysid_ros.reports.payload import exported_payload, in_frame
+from sysid_ros.reports.result import (
+    EstimateHistory,
+    IdentificationResult,
+    MotionRecord,
+    WindowCheck,
+    check_windows,
+    collect_rows,
+    explain_alarm,
+    followed_motions,
+)
+from sysid_ros.reports.torque_fit import differentiate, predict_torque
+from sysid_ros.reports.writer import write_results
+from sysid_ros.ros.conversions.common import message_of, stamp_to_message
+from sysid_ros.ros.conversions.estimate import inertia_message
+from sysid_ros.ros.conversions.samples import Samples
+from sysid_ros.ros.parameters import declared
+
+VERSIONED = ("sysid_ros", "rclpy", "pin", "mujoco", "casadi", "numpy", "scipy")
+"""Distributions whose versions go into the files."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Evidence in samples besides the bounds.
+
+    Attributes:
+        explanation: Hypotheses about data that no payload agrees with; None where some do.
+        windows: Of an alarm, every window beside the range that the assumptions allow; None otherwise.
+        statistical: Statistical interval of the parameters; None where there is none.
+        agreement: How much of the allowed errors the data use; None where that was not computed.
+    """
+
+    explanation: Explanation | None = None
+    statistical: StatisticalInterval | None = None
+    windows: WindowCheck | None = None
+    agreement: Agreement | None = None
+
+
+def write_files(
+    folder: Path,
+    robot: RobotModel,
+    outcome: Identification | None,
+    records: Records,
+    settings: IdentificationSettings,
+    evidence: Evidence = Evidence(),
+) -> tuple[str, ...]:
+    """Write the files of one goal.
+
+    Returns:
+        Files that were left out, with the reason, a sentence each.
+
+    Raises:
+        SysidError: A file cannot be written.
+    """
+    result = build_result(robot, outcome, records, settings, evidence)
+    if result is None:
+        return ("no files were written: there is neither an estimate nor a sample",)
+    return write_results(result, folder).left_out
+
+
+def build_result(
+    robot: RobotModel,
+    outcome: Identification | None,
+    records: Records,
+    settings: IdentificationSettings,
+    evidence: Evidence = Evidence(),
+) -> IdentificationResult | None:
+    """Return the result of one goal for export; None where there is neither estimate nor sample."""
+    if not records.estimates or not records.samples:
+        return None
+    robot = robot.with_gripper(records.gripper)
+    estimate = outcome.estimate if outcome is not None else records.estimates[-1][1]
+    block, references = join_samples(records.samples)
+    start_ns = int(block.stamps[0])
+    history = EstimateHistory.from_estimates(
+        [1e-9 * (stamp - start_ns) for stamp, _ in records.estimates], [one for _, one in records.estimates]
+    )
+    motions = tuple(
+        MotionRecord(
+            1e-9 * (stamp - start_ns),
+            plan.trajectory,
+            float("nan") if plan.condition_number is None else plan.condition_number,
+            plan.certificate.claims,
+            margin_rows(plan.certificate),
+        )
+        for stamp, plan in records.plans
+    )
+    return IdentificationResult(
+        robot=robot,
+        estimate=estimate,
+        history=history,
+        samples=block,
+        reference_q=references["q_d"],
+        reference_v=references["v_d"],
+        commanded_tau=references["tau_command"],
+        predicted_tau=_predict(robot, estimate, block) if estimate.is_consistent else None,
+        windows=evidence.windows,
+        explanation=evidence.explanation,
+        statistical=evidence.statistical,
+        agreement=evidence.agreement,
+        motions=followed_motions(motions, block.seconds, references["q_d"]),
+        information=records.information,
+        timing=records.timing,
+        truth=records.truth if estimate.target == "payload" else None,
+        settings={
+            **asdict(settings),
+            "gripper": records.gripper,
+            "stopped because": outcome.stop_reason if outcome is not None else "alarm",
+        },
+        versions=versions(),
+        warnings=(
+            *robot.warnings,
+            *([] if records.timing_doubt is None else [records.timing_doubt]),
+            *describe_unknown_arm(robot, records.serial_number),
+        ),
+    )
+
+
+def payload_message(
+    robot: RobotModel, estimate: ParameterEstimate, stamp_ns: int, prefix: str
+) -> InertiaStamped | None:
+    """Return the payload for controller files, in the tool frame; None where it is not known."""
+    if not estimate.narrower >= frozenset(Quantity):
+        return None
+    known = in_frame(exported_payload(robot, estimate), frame_placement(robot, robot.tool_frame))
+    header = Header(stamp=stamp_to_message(stamp_ns), frame_id=prefix + robot.tool_frame)
+    return InertiaStamped(header=header, inertia=inertia_message(known.values))
+
+
+def join_samples(parts: Sequence[Samples]) -> tuple[SampleBlock, dict[str, np.ndarray]]:
+    """All usable samples in one block, and the desired and commanded values, each (N, n)."""
+    stamps = np.concatenate([part.stamps[part.valid] for part in parts])
+    _, first = np.unique(stamps, return_index=True)
+    columns = {
+        name: np.concatenate([getattr(part, name)[part.valid] for part in parts])[first]
+        for name in ("sequence", "q", "v", "tau", "q_d", "v_d", "tau_command")
+    }
+    block = SampleBlock(stamps[first], columns["sequence"], columns["q"], columns["v"], columns["tau"])
+    return block, {name: columns[name] for name in ("q_d", "v_d", "tau_command")}
+
+
+def versions() -> dict[str, str]:
+    """Versions of the software behind the result, by name."""
+    found = {"python": platform.python_version()}
+    for name in VERSIONED:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _predict(robot: RobotModel, estimate: ParameterEstimate, block: SampleBlock) -> np.ndarray:
+    payload = estimate.values
+    if estimate.target != "payload":
+        payload = payload - robot.theta_nominal[robot.inertial_slice(robot.n)]
+    return predict_torque(robot, payload, block.q, block.v, differentiate(block.stamps, block.v))
+
+
+TOLD = 3
+"""Hypotheses in the text of a result; the field has all."""
+_ANSWER_SECONDS = 10.0
+"""How long the estimator may take to report its settings [s]: on a busy machine it has a backlog of samples."""
+
+
+@dataclass(frozen=True)
+class EvidenceSource:
+    """Analyses the samples of a goal after its end.
+
+    Attributes:
+        robot: The arm.
+        is_cancelled: Ends the work with its results so far.
+        tare: The last one, with its samples; None where none was taken here.
+    """
+
+    robot: RobotModel
+    is_cancelled: Callable[[], bool] = lambda: False
+    tare: TareSamples | None = None
+
+    def find(self, settings: EstimatorSettings | None, estimate: ParameterEstimate, records: Records) -> Evidence:
+        """Explain an alarm, or compute the statistical interval of a usable estimate of a payload.
+
+        Args:
+            settings: Settings of the estimate. Where they are not known, hypotheses are tested with the defaults and
+                there is no interval.
+            estimate: The last estimate.
+            records: Messages of the goal.
+        """
+        block = samples_of_estimate(records)
+        if block is None:
+            return Evidence()
+        if not estimate.is_consistent:
+            known = settings or EstimatorSettings()
+            explanation = explain_alarm(self.robot, known, estimate, [block], self.is_cancelled)
+            rows = collect_rows(self.robot, known, [block], self.is_cancelled)
+            windows = check_windows(self.robot, known, rows, None, int(records.samples[0].stamps[0]))
+            return Evidence(explanation=explanation, windows=windows)
+        if settings is None or estimate.target != settings.target or not np.all(np.isfinite(estimate.values)):
+            return Evidence()
+        parts = [block.slice(start, start + 1000) for start in range(0, len(block), 1000)]
+        rows = collect_rows(self.robot, settings, parts, self.is_cancelled)
+        if self.is_cancelled():
+            return Evidence()
+        unknowns, tare = describe_unknowns(self.robot, settings), self._tare_of(settings, records)
+        # Rows without the tare of the estimator give wider bounds.
+        is_whole = estimate.is_guaranteed and (tare is not None or not records.tare)
+        found = Box(estimate.lower, estimate.upper) if is_whole else None
+        beside = known_rows(self.robot, unknowns, settings, rows, tare)
+        agreement = measure_agreement(unknowns, [*beside, *rows], found)
+        statistical = compute_statistical_interval(self.robot, settings, rows, estimate.box, beside)
+        return Evidence(statistical=statistical, agreement=agreement)
+
+    def _tare_of(self, settings: EstimatorSettings, records: Records) -> Tare | None:
+        """Make the tare that the estimate counts on once more; None without one, or where its samples are not here."""
+        if not records.tare or self.tare is None or self.tare.text != records.tare:
+            return None
+        try:
+            return make_tare(self.robot, [self.tare.samples], replace(settings, gripper=self.tare.gripper))
+        except SysidError:
+            return None
+
+
+def samples_of_estimate(records: Records) -> SampleBlock | None:
+    """Return the samples that the last estimate rests on: of the present payload, from where the estimator began."""
+    if not records.samples:
+        return None
+    epoch = records.samples[-1].payload_epoch
+    block, _ = join_samples([part for part in records.samples if part.payload_epoch == epoch])
+    first = int(np.searchsorted(block.stamps, records.first_stamp_ns))
+    return block.slice(first) if first < len(block) else None
+
+
+def ask_settings(session: Session) -> EstimatorSettings | None:
+    """Return the settings of the node ``estimator``; None if it does not answer."""
+    names = [name for name, one in declared(EstimatorParameters).items() if one.group == "estimator"]
+    try:
+        answer = session.call(
+            session.clients.estimator_parameters,
+            GetParameters.Request(names=names),
+            IdentificationErrorCode.TIMEOUT,
+            _ANSWER_SECONDS,
+            is_cancelled=lambda: False,
+        )
+        values = dict(zip(names, map(parameter_value_to_python, answer.values), strict=True))
+        return EstimatorParameters().with_values(**values).estimator
+    except (IdentificationFailed, SysidError, ValueError):
+        return None
+
+
+def add_evidence(result: Identify.Result, evidence: Evidence) -> None:
+    """Put the findings into the fields of a result, and the likeliest hypotheses into its text."""
+    if evidence.statistical is not None:
+        result.statistical_confidence = float(evidence.statistical.confidence)
+        result.statistical_lower, result.statistical_upper = evidence.statistical.lower, evidence.statistical.upper
+    if evidence.agreement is not None and evidence.agreement.doubt:
+        result.error_text += f"{'. ' if result.error_text else ''}{evidence.agreement.doubt}"
+    if evidence.explanation is not None and evidence.explanation.hypotheses:
+        result.hypotheses = [
+            message_of(HypothesisMessage, one, assumption=one.assumption.value)
+            for one in evidence.explanation.hypotheses
+        ]
+        texts = [f"{number}. {one.text}" for number, one in enumerate(evidence.explanation.hypotheses[:TOLD], start=1)]
+        result.error_text += f". What could be wrong, likeliest first, none of it proven: {'; '.join(texts)}"
+
+
+def interval_of(result: Identify.Result) -> StatisticalInterval | None:
+    """Return the statistical interval of a result; None where it has none."""
+    if not result.statistical_confidence:
+        return None
+    lower, upper = (np.array(side, dtype=float) for side in (result.statistical_lower, result.statistical_upper))
+    return StatisticalInterval(lower, upper, float(result.statistical_confidence))
