@@ -10,7 +10,7 @@ import importlib
 import importlib.util
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,10 +19,12 @@ from rcl_interfaces.srv import GetParameters
 from rclpy.context import Context
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
+from rclpy.qos import QoSProfile
 from rclpy.signals import SignalHandlerOptions
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 
+from sysid_msgs.msg import SampleBatch
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.drivers.ros2_control.settings import Interface
 from sysid_ros.drivers.ros2_control.states import ControllerInfo, JointStates
@@ -62,9 +64,11 @@ class LinkSetup:
     controller_manager: str = "/controller_manager"
 
     def require_packages(self) -> None:
-        """Check that the needed messages are installed."""
+        """Check that the needed messages are installed, and that the arm takes the commands."""
         if self.interface is Interface.LBR:
             _require("lbr_fri_idl", "it is part of lbr_fri_ros2_stack and needed for arm_interface: lbr_fri_idl")
+        if self.interface is Interface.BROADCASTER and self.commands:
+            raise SysidError("arm_interface: sample_broadcaster only publishes states; use it with mode:=monitor_only")
         if self.commands and self.hold_controller:
             _require("controller_manager_msgs", "it is part of ros2_control and needed for hold_controller")
 
@@ -90,8 +94,8 @@ class RosJointLink:
             start_parameter_services=False, enable_rosout=False,
         )  # fmt: skip
         self._queue: deque[JointStates] = deque(maxlen=_OLDEST_ANSWERED if setup.commands else _OLDEST_WATCHED)
-        state_type, self._convert = self._state_type()
-        self._inbox = Inbox(self._node, state_type, setup.states, qos.JOINT_STATES_SUBSCRIBER)
+        state_type, self._convert, profile = self._state_type()
+        self._inbox = Inbox(self._node, state_type, setup.states, profile)
         self._command: Any = None
         self._publisher: Any = None
         if setup.commands:
@@ -125,13 +129,16 @@ class RosJointLink:
         return f"{self._setup.states} is published by {names}, but nothing arrives"
 
     def _drain(self) -> None:
-        self._queue.extend(map(self._convert, self._inbox.take()))
+        for message in self._inbox.take():
+            self._queue.extend(self._convert(message))
 
-    def _state_type(self) -> tuple[type, Any]:
+    def _state_type(self) -> tuple[type, Callable[[Any], Iterable[JointStates]], QoSProfile]:
+        if self._setup.interface is Interface.BROADCASTER:
+            return SampleBatch, from_sample_batch, qos.SAMPLES
         if self._setup.interface is Interface.LBR:
-            names = self._setup.joint_names
-            return importlib.import_module("lbr_fri_idl.msg").LBRState, lambda message: from_lbr_state(message, names)
-        return JointState, from_joint_state
+            names, kind = self._setup.joint_names, importlib.import_module("lbr_fri_idl.msg").LBRState
+            return kind, lambda message: [from_lbr_state(message, names)], qos.JOINT_STATES_SUBSCRIBER
+        return JointState, lambda message: [from_joint_state(message)], qos.JOINT_STATES_SUBSCRIBER
 
     # Commands
 
@@ -246,6 +253,14 @@ def from_lbr_state(message: Any, joint_names: tuple[str, ...]) -> JointStates:
         alarm = f"the FRI session is in {name}"
     stamp = message.time_stamp_sec * 1_000_000_000 + message.time_stamp_nano_sec
     return JointStates(stamp, joint_names, message.measured_joint_position, (), message.measured_torque, alarm)
+
+
+def from_sample_batch(message: SampleBatch) -> Iterator[JointStates]:
+    """Convert a ``sysid_msgs/SampleBatch`` of a broadcaster for the driver, sample by sample."""
+    names, n = tuple(message.joint_names), len(message.joint_names)
+    for k, stamp in enumerate(message.stamps):
+        row = slice(k * n, (k + 1) * n)
+        yield JointStates(stamp, names, message.positions[row], message.velocities[row], message.efforts[row])
 
 
 def _require(package: str, reason: str) -> None:

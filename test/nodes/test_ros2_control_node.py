@@ -2,19 +2,22 @@
 
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import rclpy
 import yaml
 from diagnostic_msgs.msg import DiagnosticArray
 from node_bench import PATIENCE, Bench, DriverProbe, Trusting
 from rcl_interfaces.srv import GetParameters
+from rclpy.context import Context
 from std_srvs.srv import Trigger
 from suite_bench import GoalProbe
 from textbook import load_textbook
 
 from sysid_msgs.action import Identify
-from sysid_msgs.msg import DriverStatus
+from sysid_msgs.msg import DriverStatus, SampleBatch
 from sysid_ros.adapters.identification.monitor import SuiteMonitor
 from sysid_ros.adapters.joint_link import LinkSetup, RosJointLink, from_joint_state, from_lbr_state
 from sysid_ros.core.collision.scene import Scene
@@ -319,6 +322,32 @@ def test_switching_asks_for_one_controller_in_the_place_of_the_other(monkeypatch
     assert "jtc is not loaded" in link.switch(is_torque, 1.0)
     link._call = lambda *_, **__: None
     assert "did not answer within 1 s" in link.switch(is_torque, 1.0)
+
+
+def test_samples_of_a_broadcaster_arrive_one_by_one_and_it_is_never_commanded():
+    setup = LinkSetup(("a", "b"), Interface.BROADCASTER, states="/sample_broadcaster/samples")
+    context = Context()
+    rclpy.init(context=context)
+    link, node = RosJointLink(setup), rclpy.create_node("sample_broadcaster", context=context)
+    publisher = node.create_publisher(SampleBatch, "/sample_broadcaster/samples", qos.SAMPLES)
+    deadline = time.monotonic() + 10.0
+    while not publisher.get_subscription_count() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    for first in (0, 3):
+        stamps = [10**9 + k for k in range(first, first + 3)]
+        rows = {"positions": 0.0, "velocities": 100.0, "efforts": 200.0}
+        values = {name: [more + k for k in range(2 * first, 2 * first + 6)] for name, more in rows.items()}
+        publisher.publish(SampleBatch(joint_names=["b", "a"], stamps=stamps, **values))
+    found = [link.next(10.0) for _ in range(6)]
+    assert [one.stamp_ns for one in found] == [10**9 + k for k in range(6)] and link.next(0.0) is None
+    assert all(one.names == ("b", "a") for one in found)
+    assert [list(one.position) for one in found] == [[2 * k, 2 * k + 1] for k in range(6)]
+    assert list(found[4].velocity) == [108, 109] and list(found[4].effort) == [208, 209]
+    link.close()
+    node.destroy_node()
+    rclpy.try_shutdown(context=context)
+    with pytest.raises(SysidError, match="monitor_only"):
+        RosJointLink(replace(setup, commands="/commands"))
 
 
 def test_the_emulator_takes_what_its_node_gives(tmp_path):

@@ -24,9 +24,9 @@ DEEP = "a: " + "[" * 100_000
 
 @pytest.mark.parametrize("text", [ALIASES, DEEP], ids=["aliases", "depth"])
 def test_every_reader_of_files_refuses_bombs_with_its_own_error(text, tmp_path, monkeypatch):
-    file = tmp_path / "bomb.yaml"
+    file = tmp_path / "payloads.yaml"
     file.write_text(text)
-    monkeypatch.setattr("sysid_ros.drivers.mujoco.simulation._payload_file", lambda: file)
+    monkeypatch.setattr("sysid_ros.drivers.mujoco.simulation.config_directories", lambda: [tmp_path])
     robot = load_free_flyer("servicer")
     readers = (
         (lambda: load_robot(file), ModelError),

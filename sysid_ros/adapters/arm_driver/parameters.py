@@ -105,7 +105,8 @@ class ConnectionParameters(RobotParameters):
     update_rate: float = parameter(1000.0, "Hz", lower=50.0, upper=2000.0, read_only=True)
     """ros2_control: rate of states and commands: the update rate of the controller manager."""
     joint_states_topic: str = parameter("", read_only=True)
-    """ros2_control: topic of the states; empty for joint_states, or state with lbr_fri_idl."""
+    """ros2_control: topic of the states; empty for joint_states, state with lbr_fri_idl, or sample_broadcaster/samples
+    with sample_broadcaster."""
     command_topic: str = parameter("", read_only=True)
     """ros2_control: topic of the commands; empty for <effort_controller>/commands, or command/torque with
     lbr_fri_idl."""
@@ -210,7 +211,8 @@ class ConnectionParameters(RobotParameters):
 
     def states_topic(self, resolve: Callable[[str], str]) -> str:
         """Return the full name of the topic of the states; ``resolve`` makes it of a relative one."""
-        return resolve(self.joint_states_topic or ("state" if self._is_lbr_fri_idl else "joint_states"))
+        names = {Interface.LBR: "state", Interface.BROADCASTER: "sample_broadcaster/samples"}
+        return resolve(self.joint_states_topic or names.get(self.ros2_control.interface, "joint_states"))
 
     def link_setup(self, robot: RobotModel, resolve: Callable[[str], str]) -> LinkSetup:
         """Return the names for the link, fully resolved."""

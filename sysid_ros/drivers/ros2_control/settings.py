@@ -19,10 +19,12 @@ class Interface(Enum):
 
     ``FORWARD``: ``sensor_msgs/JointState`` of a joint_state_broadcaster, ``std_msgs/Float64MultiArray`` to a forward
     or group effort controller. ``LBR``: ``LBRState`` and ``LBRTorqueCommand`` of the package lbr_fri_idl.
+    ``BROADCASTER``: ``sysid_msgs/SampleBatch`` of the package sysid_broadcaster; it takes no commands.
     """
 
     FORWARD = "forward_command_controller"
     LBR = "lbr_fri_idl"
+    BROADCASTER = "sample_broadcaster"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +33,7 @@ class Ros2ControlSettings(ConnectionSettings):
 
     interface: Interface = setting(Interface.FORWARD)
     """Messages of the arm: forward_command_controller: JointState and Float64MultiArray; lbr_fri_idl: LBRState and
-    LBRTorqueCommand."""
+    LBRTorqueCommand; sample_broadcaster: SampleBatch, to monitor only."""
     period: float = setting(0.001, "s", lower=0.0005, upper=0.02)
     """Time between two states, and between two commands; the measured period is compared with it."""
     velocity: VelocitySource = setting(VelocitySource.FEEDBACK)
