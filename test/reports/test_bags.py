@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from recording_files import batches_of, write_csv, write_mcap
 from rosbags.rosbag2 import StoragePlugin, Writer
-from rosbags.typesys import Stores, get_typestore
+from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.reports.recordings import bags, mcap, tables
@@ -109,6 +109,71 @@ def test_reading_tells_how_far_it_is_and_may_be_ended(form, robot, short, tmp_pa
     assert 0.1 < len(cut.samples) / len(short) < 0.8
     assert any(text.startswith("reading was stopped after") for text in cut.notices)
     same(dataclasses.replace(whole, batches=(whole.samples.slice(0, len(cut.samples)),)), cut.samples)
+
+
+VENDORS = {
+    "franka_msgs/msg/FrankaRobotState": (
+        "std_msgs/Header header\nsensor_msgs/JointState measured_joint_state\n"
+        "sensor_msgs/JointState tau_ext_hat_filtered\nuint8 robot_mode\n"
+    ),
+    "lbr_fri_idl/msg/LBRState": (
+        "float64 sample_time\nint8 session_state\nuint32 time_stamp_sec\nuint32 time_stamp_nano_sec\n"
+        "float64[7] measured_joint_position\nfloat64[7] measured_torque\nfloat64[7] external_torque\n"
+    ),
+    "control_msgs/msg/DynamicJointState": (
+        "std_msgs/Header header\nstring[] joint_names\nInterfaceValue[] interface_values\n"
+        + "=" * 80
+        + "\nMSG: control_msgs/msg/InterfaceValue\nstring[] interface_names\nfloat64[] values\n"
+    ),
+}
+"""Messages that arms publish, with the fields that matter here."""
+
+
+def write_vendor_bag(folder, robot, samples, kind, plugin=StoragePlugin.MCAP):
+    store = get_typestore(Stores.LATEST)
+    store.register(get_types_from_msg(VENDORS[kind], kind))
+    types, names = store.types, list(robot.joint_names)
+    with Writer(folder, version=9, storage_plugin=plugin) as writer:
+        connection = writer.add_connection("/robot", kind, typestore=store)
+        for k, stamp in enumerate(samples.stamps):
+            time = divmod(int(stamp), 10**9)
+            header, (q, v, tau) = HEADER(TIME(*time), ""), (rows[k] for rows in (samples.q, samples.v, samples.tau))
+            if "Franka" in kind:
+                joints = STATE(HEADER(TIME(0, 0), ""), names, q, v, tau)
+                message = types[kind](header, joints, STATE(header, names, q, v, 0.1 * tau), 2)
+            elif "LBR" in kind:
+                message = types[kind](0.005, 4, *time, q, tau, 0.1 * tau)
+            else:
+                value = types["control_msgs/msg/InterfaceValue"]
+                rows = [value(["effort", "position", "velocity"], np.array(row)) for row in zip(tau, q, v, strict=True)]
+                rows.append(value(["temperature"], np.array([40.0])))
+                message = types[kind](header, [*names, "gripper"], rows)
+            writer.write(connection, int(stamp), store.serialize_cdr(message, kind))
+    return folder
+
+
+@pytest.mark.parametrize("plugin", StoragePlugin)
+@pytest.mark.parametrize("kind", VENDORS)
+def test_messages_that_arms_publish_themselves_are_read(kind, plugin, robot, short, tmp_path):
+    recording = read_recording(write_vendor_bag(tmp_path / "bag", robot, short, kind, plugin), robot)
+    if "LBR" not in kind:
+        assert not recording.caveats
+        return same(recording, short)
+    assert "velocities were computed from the positions" in recording.caveats[0]
+    return same(recording, dataclasses.replace(short, v=recording.samples.v))
+
+
+def test_joint_states_come_before_the_same_joints_in_other_messages(robot, short, tmp_path):
+    """As a controller manager publishes both; a topic that is named is taken."""
+    folder = tmp_path / "both"
+    folder.mkdir()
+    other, kind = dataclasses.replace(short, tau=2.0 * short.tau), "control_msgs/msg/DynamicJointState"
+    bags_of = write_bag(tmp_path / "a", short, [states(robot)]), write_vendor_bag(tmp_path / "b", robot, other, kind)
+    for number, made in enumerate(bags_of):
+        shutil.copy(next(made.glob("*.mcap")), folder / f"{number}.mcap")
+    same(read_recording(folder, robot), short)
+    named = read_recording(folder, robot, ReadOptions(topics=("/robot",)))
+    np.testing.assert_array_equal(named.samples.tau, 2.0 * short.tau)
 
 
 def test_a_cut_bag_is_read_up_to_the_cut(robot, short, tmp_path):

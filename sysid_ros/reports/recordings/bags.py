@@ -1,4 +1,6 @@
-"""Reads bags of ``sensor_msgs/JointState``, as ROS users have them: rosbag2 folders, ``.mcap``, ``.db3``, ``.bag``.
+"""Reads bags of joint states, as ROS users have them: rosbag2 folders, ``.mcap``, ``.db3``, ``.bag``.
+
+Messages are ``sensor_msgs/JointState``, or where there are none of the arm, those that arms publish themselves.
 
 A bag says neither what the efforts mean nor which joints belong together, so the joints of the robot are looked for in
 all streams of joint states (a topic on which two nodes publish has two), and the sign of the efforts is compared with
@@ -8,7 +10,7 @@ gravity unless it is stated.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,6 +41,46 @@ Array = NDArray[np.float64]
 
 JOINT_STATE = "sensor_msgs/msg/JointState"
 _QUANTITIES = {"q": "position", "v": "velocity", "tau": "effort"}
+_Joints = tuple[tuple[str, ...], int, Mapping[str, Array]]
+"""Names, stamp [ns], 0 without one, and quantities in SI units; one that is empty is missing."""
+
+
+def _stamp(stamp: Any) -> int:
+    return int(stamp.sec) * 10**9 + int(stamp.nanosec)
+
+
+def _of_joint_state(message: Any, _: tuple[str, ...]) -> _Joints:
+    values = {name: getattr(message, attribute) for name, attribute in _QUANTITIES.items()}
+    return tuple(message.name), _stamp(message.header.stamp), values
+
+
+def _of_franka_state(message: Any, _: tuple[str, ...]) -> _Joints:
+    names, own, values = _of_joint_state(message.measured_joint_state, _)
+    return names, own or _stamp(message.header.stamp), values
+
+
+def _of_lbr_state(message: Any, joint_names: tuple[str, ...]) -> _Joints:
+    # It has no names: its joints are those of the arm, from base to flange. It has no velocities either.
+    stamp = int(message.time_stamp_sec) * 10**9 + int(message.time_stamp_nano_sec)
+    if len(message.measured_joint_position) != len(joint_names):
+        return (), stamp, {}
+    values = {"q": message.measured_joint_position, "v": np.zeros(0), "tau": message.measured_torque}
+    return joint_names, stamp, values
+
+
+def _of_dynamic_state(message: Any, _: tuple[str, ...]) -> _Joints:
+    joints = [dict(zip(one.interface_names, one.values, strict=True)) for one in message.interface_values]
+    values = {name: np.array([one.get(attribute, np.nan) for one in joints]) for name, attribute in _QUANTITIES.items()}
+    return tuple(message.joint_names), _stamp(message.header.stamp), values
+
+
+_TYPES: Mapping[str, Callable[[Any, tuple[str, ...]], _Joints]] = {
+    JOINT_STATE: _of_joint_state,
+    "franka_msgs/msg/FrankaRobotState": _of_franka_state,
+    "lbr_fri_idl/msg/LBRState": _of_lbr_state,
+    "control_msgs/msg/DynamicJointState": _of_dynamic_state,
+}
+"""Types of messages that are read."""
 _SAME_TIME = 1000
 """Stamps of two streams that differ by less are one [ns]."""
 
@@ -57,14 +99,11 @@ class _Stream:
     values: dict[str, list[Array]] = field(default_factory=lambda: {name: [] for name in _QUANTITIES})
     unstamped: int = 0
 
-    def add(self, message: Any, order: list[int], recorded_ns: int) -> None:
+    def add(self, own_ns: int, values: Mapping[str, Array], order: list[int], recorded_ns: int) -> None:
         """Take a message in; ``order`` says where in it the joints of the stream are."""
-        stamp = message.header.stamp
-        own = int(stamp.sec) * 10**9 + int(stamp.nanosec)
-        self.unstamped += own == 0
-        self.stamps.append(own or recorded_ns)
-        for name, attribute in _QUANTITIES.items():
-            row = getattr(message, attribute)
+        self.unstamped += own_ns == 0
+        self.stamps.append(own_ns or recorded_ns)
+        for name, row in values.items():
             self.values[name].append(row[order] if len(row) == len(order) else np.full(len(order), np.nan))
 
 
@@ -84,7 +123,15 @@ def read_bag(path: Path, robot: RobotModel, options: ReadOptions, watch: Watch =
     """
     if "t" in options.units:
         raise InvalidRecording(path, "the unit of t", "given", "none: stamps of a bag have one")
-    streams, notices = _collect(path, options, watch)
+    streams, notices = list[_Stream](), list[str]()
+    for types in [tuple(_TYPES)] if options.topics else [(JOINT_STATE,), tuple(_TYPES)[1:]]:
+        if not any(set(robot.joint_names) & set(stream.names) for stream in streams):
+            found, notices = _collect(path, robot, options, watch, types)
+            streams += found
+    if not streams:
+        where = " or ".join(options.topics) or "any topic"
+        types_text = f"the messages of type {', '.join(_TYPES)}, or of this suite's samples"
+        raise InvalidRecording(path, types_text, f"none on {where}", "at least two")
     chosen = _choose(path, robot, streams, options)
     caveats = []
     unstamped = sum(stream.unstamped for stream in chosen)
@@ -101,49 +148,51 @@ def read_bag(path: Path, robot: RobotModel, options: ReadOptions, watch: Watch =
 # Messages
 
 
-def _collect(path: Path, options: ReadOptions, watch: Watch) -> tuple[list[_Stream], list[str]]:
+def _collect(
+    path: Path, robot: RobotModel, options: ReadOptions, watch: Watch, types: tuple[str, ...]
+) -> tuple[list[_Stream], list[str]]:
     streams: dict[tuple[str, tuple[str, ...]], _Stream] = {}
     damage, notices = None, list[str]()
     usual: dict[tuple[str, tuple[str, ...]], tuple[str, ...] | None] = {}
     try:
-        for number, (share, topic, recorded_ns, message) in enumerate(_messages(path)):
+        for number, (share, topic, kind, recorded_ns, message) in enumerate(_messages(path, types)):
             if number % WATCHED == 0 and not watch(share):
                 notices.append(describe_stop(share))
                 break
             if options.topics and topic not in options.topics:
                 continue
-            names = tuple(message.name)
+            names, own_ns, values = _TYPES[kind](message, robot.joint_names)
             key, order = (topic, tuple(sorted(names))), sorted(range(len(names)), key=names.__getitem__)
             if key not in streams:
                 streams[key] = _Stream(topic, tuple(options.joint_names.get(name, name) for name in key[1]))
             if usual.setdefault(key, names) not in (names, None):
                 notices.append(f"{topic}: joints come in another order from message {number + 1} on; found by name")
                 usual[key] = None  # told once
-            streams[key].add(message, order, recorded_ns)
+            streams[key].add(own_ns, values, order, recorded_ns)
     except InvalidRecording:
         raise
     except Exception as error:  # neither reader has a common error for what a damaged file makes it do
         damage = f"{error}" or type(error).__name__
         if not streams:
             raise InvalidRecording(path, "the bag", f"unreadable ({damage})", "a bag of ROS") from error
-    if not streams:
-        where = " or ".join(options.topics) or "any topic"
-        types = f"the messages of type {JOINT_STATE}, or of this suite's samples"
-        raise InvalidRecording(path, types, f"none on {where}", "at least two")
     if damage is not None:
         notices.append(f"the bag is cut off or damaged ({damage}); what comes before was read")
     return list(streams.values()), notices
 
 
-def _messages(path: Path) -> Iterator[tuple[float, str, int, Any]]:
+_Message = tuple[float, str, str, int, Any]
+"""Share of the bag that is read, topic, type, time of the recorder [ns], and content."""
+
+
+def _messages(path: Path, types: tuple[str, ...]) -> Iterator[_Message]:
     files = _files(path)
     sizes = np.array([max(file.stat().st_size, 1) for file in files], dtype=float)
     ends = np.cumsum(sizes) / sizes.sum()
     for file, size, end in zip(files, sizes / sizes.sum(), ends, strict=True):
         read = _mcap_messages if file.suffix == ".mcap" else _rosbags_messages
-        messages = (_cut_db3_messages if _is_cut_db3(file) else read)(file)
-        for share, *rest in messages:
-            yield float(end - size * (1.0 - share)), *rest
+        messages = (_cut_db3_messages if _is_cut_db3(file) else read)(file, types)
+        for share, topic, kind, stamp, message in messages:
+            yield float(end - size * (1.0 - share)), topic, kind, stamp, message
 
 
 def _files(path: Path) -> list[Path]:
@@ -158,14 +207,20 @@ def _files(path: Path) -> list[Path]:
     return files
 
 
-def _mcap_messages(path: Path) -> Iterator[tuple[float, str, int, Any]]:
+def _mcap_messages(path: Path, types: tuple[str, ...]) -> Iterator[_Message]:
     """Yield the joint states of an MCAP file, which needs no end and no index."""
-    decode, size = message_decoder(JOINT_STATE), path.stat().st_size
+    decoders: dict[str, Callable[[bytes], Any]] = {}
+    size = path.stat().st_size
     with open(path, "rb") as file:
         reader = mcap_reader.NonSeekingReader(file, validate_crcs=True)
         for schema, channel, message in reader.iter_messages(log_time_order=False):
-            if schema is not None and schema.name == JOINT_STATE:
-                yield file.tell() / size, channel.topic, message.log_time, decode(message.data)
+            if schema is None or schema.name not in types:
+                continue
+            if schema.name not in decoders:
+                definition = "" if schema.name == JOINT_STATE else schema.data.decode()
+                decoders[schema.name] = message_decoder(schema.name, definition)
+            content = decoders[schema.name](message.data)
+            yield file.tell() / size, channel.topic, schema.name, message.log_time, content
 
 
 def _open_db3(path: Path) -> sqlite3.Connection:
@@ -183,25 +238,27 @@ def _is_cut_db3(path: Path) -> bool:
     return False
 
 
-def _cut_db3_messages(path: Path) -> Iterator[tuple[float, str, int, Any]]:
+def _cut_db3_messages(path: Path, types: tuple[str, ...]) -> Iterator[_Message]:
     """Yield the joint states of an SQLite file in the order in which they were written, until what was cut off."""
     store = rosbags_types.get_typestore(rosbags_types.Stores.LATEST)
     with closing(_open_db3(path)) as file:
         file.execute("PRAGMA writable_schema = ON")  # opens it nevertheless; nothing is written
-        topics = dict(file.execute("SELECT id, name FROM topics WHERE type = ?", (JOINT_STATE,)))
+        rows = file.execute("SELECT id, name, type FROM topics").fetchall()
+        topics = {one: (name, kind) for one, name, kind in rows if kind in types and kind in store.types}
         for topic, stamp, data in file.execute("SELECT topic_id, timestamp, data FROM messages"):
             if topic in topics:
-                yield 0.0, topics[topic], stamp, store.deserialize_cdr(data, JOINT_STATE)
+                yield 0.0, *topics[topic], stamp, store.deserialize_cdr(data, topics[topic][1])
 
 
-def _rosbags_messages(path: Path) -> Iterator[tuple[float, str, int, Any]]:
+def _rosbags_messages(path: Path, types: tuple[str, ...]) -> Iterator[_Message]:
     store = rosbags_types.get_typestore(rosbags_types.Stores.LATEST)
     with rosbags.AnyReader([path], default_typestore=store) as reader:
-        connections = [connection for connection in reader.connections if connection.msgtype == JOINT_STATE]
+        connections = [connection for connection in reader.connections if connection.msgtype in types]
         total = max(sum(connection.msgcount for connection in connections), 1)
         messages = reader.messages(connections) if connections else ()
         for number, (connection, recorded_ns, data) in enumerate(messages):
-            yield number / total, connection.topic, recorded_ns, reader.deserialize(data, connection.msgtype)
+            content = reader.deserialize(data, connection.msgtype)
+            yield number / total, connection.topic, connection.msgtype, recorded_ns, content
 
 
 # From streams to samples
