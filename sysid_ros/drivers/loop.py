@@ -162,7 +162,7 @@ class ControlLoop:
         return model.theta_box, model.payload_box
 
     def begin(self, trajectory: Trajectory, certificate: Certificate, model: LoopModel | None = None) -> float:
-        """Start a trajectory that :func:`admit_trajectory` has admitted with :meth:`boxes_of` it, as :meth:`execute`.
+        """Start a trajectory that :func:`admit_trajectory` has admitted with its boxes; returns as :meth:`execute`.
 
         Raises:
             LoopRefusal: The arm is not ready for it, or the model has changed since.

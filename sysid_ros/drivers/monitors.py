@@ -1,4 +1,4 @@
-"""Monitors of the control loop; each check returns its fault, or None. And the stop of a faulted arm."""
+"""Monitors of the control loop, each of which returns a fault or None, and the stop of a faulted arm."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _RESOLUTION_STEPS = 8.0
 
 
 class MeasurementCheck:
-    """Checks one state after the other, at a nominal period [s]."""
+    """Checks the states of an arm, one after the other, at a nominal period [s]."""
 
     def __init__(self, robot: RobotModel, settings: LoopSettings, period: float):
         self._names = robot.joint_names

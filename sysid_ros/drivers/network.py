@@ -103,8 +103,7 @@ class ArrivalMonitor:
     def __init__(self) -> None:
         self.late = 0
         self.longest = self.latest = 0.0
-        self._last = time.monotonic()
-        self._is_first = True
+        self._last, self._is_first = time.monotonic(), True
 
     def note(self, period: float) -> None:
         """Record the arrival of a datagram; ``period`` [s] is the sender's."""

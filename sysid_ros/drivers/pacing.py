@@ -56,7 +56,7 @@ _SLOW = 0.8
 
 
 class SimulatedClock:
-    """Measures the ``speed`` of simulated time [-]; says once that this machine cannot keep up with the wanted one."""
+    """Measures the ``speed`` of simulated time [-]; reports once if this machine cannot reach the wanted one."""
 
     def __init__(self, say: Callable[[str], None], wanted: float = 1.0):
         self._say, self._wanted = say, wanted

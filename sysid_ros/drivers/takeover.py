@@ -20,7 +20,7 @@ _SLACK = 1e-9
 
 
 class TakeoverRefused(ArmError):
-    """The arm is not taken over; it stays with its own controller. ``may_pass``: it may be better the next moment."""
+    """The arm is not taken over; it stays with its own controller. ``may_pass``: a retry may succeed."""
 
     def __init__(self, reason: str, may_pass: bool = False):
         self.reason, self.may_pass = reason, may_pass
@@ -175,12 +175,12 @@ class HoldingTorque:
         return np.clip(tau, -limit, limit)
 
     def settle(self, q: Array) -> None:
-        """Take a place it has drifted to, (n,) [rad], where no stiffness pulls it back."""
+        """Accept the place it has drifted to, (n,) [rad], if no stiffness pulls it back."""
         if not self._stiffness.any():
             self._q = np.array(q)
 
     def require_still(self, q: Array, allowed: float, question: str) -> None:
-        """Refuse an arm that is further than ``allowed`` from its place, at ``q`` (n,) [rad], with a question.
+        """Refuse positions, (n,) [rad], further than allowed [rad] from the place, with a question to the user.
 
         Raises:
             TakeoverRefused: It has moved too far.

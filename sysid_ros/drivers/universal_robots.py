@@ -23,7 +23,6 @@ SETTLE = 3.0
 FREQUENCY = 25.0
 """How often the controller is to send its state [Hz]."""
 _VERSION = 2
-_LARGEST = 65535
 
 
 class Package(IntEnum):
@@ -51,7 +50,8 @@ class RtdeClient:
 
     def __init__(self, host: str, port: int = RTDE_PORT):
         self._where = f"the controller at {host}:{port}"
-        self._socket, self._bytes = _connect(host, port), b""
+        self._socket = _connect(host, port)
+        self._stream = self._socket.makefile("rb")
         try:
             self._begin()
         except BaseException:
@@ -60,6 +60,7 @@ class RtdeClient:
 
     def close(self) -> None:
         """Close the connection."""
+        self._stream.close()
         self._socket.close()
 
     def __enter__(self) -> RtdeClient:
@@ -103,9 +104,8 @@ class RtdeClient:
             self._names.remove("payload_inertia")
             missing = self._ask()
         if missing:
-            raise ArmError(
-                self._where, f"does not report {', '.join(missing)}; its software is too old to be read back"
-            )
+            text = f"does not report {', '.join(missing)}; its software is too old to be read back"
+            raise ArmError(self._where, text)
         self._send(Package.START, b"")
         if self._answer(Package.START)[:1] != b"\x01":
             raise ArmError(self._where, "refused to send its state")
@@ -138,17 +138,14 @@ class RtdeClient:
         raise ArmError(self._where, f"did not answer within {TIMEOUT:g} s")
 
     def _take(self, count: int) -> bytes:
-        while len(self._bytes) < count:
-            try:
-                chunk = self._socket.recv(_LARGEST)
-            except TimeoutError as error:
-                raise ArmError(self._where, f"did not answer within {TIMEOUT:g} s") from error
-            except OSError as error:
-                raise ArmError(self._where, f"closed the connection ({error.strerror or error})") from error
-            if not chunk:
-                raise ArmError(self._where, "closed the connection")
-            self._bytes += chunk
-        taken, self._bytes = self._bytes[:count], self._bytes[count:]
+        try:
+            taken = self._stream.read(count)
+        except TimeoutError as error:
+            raise ArmError(self._where, f"did not answer within {TIMEOUT:g} s") from error
+        except OSError as error:
+            raise ArmError(self._where, f"closed the connection ({error.strerror or error})") from error
+        if len(taken) < count:
+            raise ArmError(self._where, "closed the connection")
         return taken
 
 
@@ -169,9 +166,8 @@ def send_payload(host: str, call: str, port: int = SCRIPT_PORT) -> None:
         try:
             connection.sendall(f"sec identified_payload():\n  {call}\nend\n".encode("ascii"))
         except OSError as error:
-            raise ArmError(
-                f"the controller at {host}:{port} closed the connection ({error.strerror or error})"
-            ) from error
+            text = f"the controller at {host}:{port} closed the connection ({error.strerror or error})"
+            raise ArmError(text) from error
 
 
 def _connect(host: str, port: int) -> socket.socket:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, fields
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from sysid_ros.core.common.command_line import require_numbers, tell
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
@@ -29,7 +29,6 @@ Result = TypeVar("Result")
 HAND_BACK_SECONDS = 6.0
 """How long an emulator whose parent is gone waits for its client to brake and to hand the arm back [s]."""
 
-_CYCLES_BETWEEN_POLLS = 50
 _REPORT_PERIOD = 2.0
 """How often refusals are reported at most [s]."""
 
@@ -80,38 +79,15 @@ def require_real_time_factor(value: float) -> None:
         raise ParameterOutOfRange("real_time_factor", value, "0.01 to 1")
 
 
-class EmulatorServer(Protocol):
-    """Server of the clients of an emulated controller."""
-
-    def run(self, seconds: float, is_wanted: Callable[[], bool]) -> None:
-        """Run for a time [s], or until it has to end."""
-
-    def close(self) -> None:
-        """Close all sockets."""
-
-
-@dataclass(frozen=True)
-class RunningEmulator:
-    """An emulated controller that is ready to serve."""
-
-    server: EmulatorServer
-    title: str
-    """Its name and address, in words."""
-    is_in_use: Callable[[], bool]
-    """Whether a client commands the arm."""
-    arm: EmulatedArm | None = None
-    """The arm, if it has one."""
-
-
 def run_program(
-    name: str, options: argparse.Namespace, build: Callable[[Callable[[str], None]], RunningEmulator]
+    name: str, options: argparse.Namespace, build: Callable[[Callable[[str], None]], tuple[CyclicServer[Any], str]]
 ) -> int:
     """Build an emulator and run it until it has to end; return the exit status, 2 where it cannot be built.
 
     Args:
         name: Of the program, before every line it prints.
         options: Options of :func:`add_program_options`.
-        build: Makes the emulator, from a function that prints a sentence.
+        build: Makes the emulator, from a function that prints a sentence, and its name and address in words.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 
@@ -122,11 +98,11 @@ def run_program(
         require_numbers(options, "patience")
         if not options.seconds > 0.0:
             raise ParameterOutOfRange("--seconds", options.seconds, "more than 0")
-        emulator = build(say)
+        server, title = build(say)
     except SysidError as error:
         say(str(error))
         return 2
-    say(emulator.title)
+    say(title)
     say(f"scheduling: {request_scheduling(options.real_time_priority)}")
     clock, end = SimulatedClock(say, getattr(options, "real_time_factor", 1.0)), float("inf")
 
@@ -137,16 +113,16 @@ def run_program(
         goes on after its standard input is closed until its client has released the arm.
         """
         nonlocal end
-        if emulator.arm is not None:
-            clock.note(1e-9 * emulator.arm.stamp_ns)
+        if server.arm is not None:
+            clock.note(1e-9 * server.arm.stamp_ns)
         is_asked = options.while_stdin and end == float("inf")
         if is_asked and select.select([sys.stdin], [], [], 0.0)[0] and not os.read(sys.stdin.fileno(), 1):
             end = time.monotonic() + HAND_BACK_SECONDS
-        return end == float("inf") or (emulator.is_in_use() and time.monotonic() < end)
+        return end == float("inf") or (server.is_in_use and time.monotonic() < end)
 
     with contextlib.suppress(KeyboardInterrupt):
-        emulator.server.run(options.seconds, is_wanted)
-    emulator.server.close()
+        server.run(options.seconds, is_wanted)
+    server.close()
     return 0
 
 
@@ -169,21 +145,36 @@ class RefusalReporter:
 
 
 class CyclicServer(abc.ABC, Generic[Controller]):
-    """Serves the clients of an emulated controller, cycle by cycle."""
+    """Serves the clients of an emulated controller, cycle by cycle.
 
-    def __init__(self, controller: Controller):
-        self._controller = controller
+    Attributes:
+        arm: The emulated arm; None without one.
+    """
+
+    cycles_between_polls = 50
+
+    def __init__(self, controller: Controller, arm: EmulatedArm | None = None):
+        self._controller, self.arm = controller, arm
         self._waiting: queue.SimpleQueue[tuple[Future, Callable[[Controller], object]]] = queue.SimpleQueue()
+
+    @property
+    @abc.abstractmethod
+    def is_in_use(self) -> bool:
+        """Whether a client commands the arm."""
 
     @abc.abstractmethod
     def cycle(self) -> None:
         """Serve for one period."""
 
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Close all sockets."""
+
     def run(self, seconds: float = float("inf"), is_wanted: Callable[[], bool] = lambda: True) -> None:
-        """Run for a time [s], or until it has to end, polled every 50 cycles."""
+        """Run for a time [s], or until it has to end, polled between cycles."""
         end = time.monotonic() + seconds
         while time.monotonic() < end and is_wanted():
-            for _ in range(_CYCLES_BETWEEN_POLLS):
+            for _ in range(self.cycles_between_polls):
                 self.cycle()
 
     def between_cycles(self, action: Callable[[Controller], Result], seconds: float = 60.0) -> Result:

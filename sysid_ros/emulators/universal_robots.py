@@ -25,7 +25,7 @@ import numpy as np
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.drivers.modes import RTDE_PORT, SCRIPT_PORT
 from sysid_ros.emulators.arguments import ur_parser
-from sysid_ros.emulators.program import RunningEmulator, run_program
+from sysid_ros.emulators.program import CyclicServer, run_program
 
 LARGEST_INERTIA = 133.0
 """Largest size of an entry of the inertia that a script may give [kg m^2]."""
@@ -98,7 +98,7 @@ class _Server(socketserver.ThreadingTCPServer):
     allow_reuse_address = daemon_threads = True
 
 
-class EmulatedController:
+class EmulatedController(CyclicServer[ControllerState]):
     """Serves both ports until it is closed, each connection in a thread of its own.
 
     Args:
@@ -111,6 +111,8 @@ class EmulatedController:
         SysidError: A port is not free.
     """
 
+    cycles_between_polls = 1
+
     def __init__(
         self,
         state: ControllerState,
@@ -118,6 +120,7 @@ class EmulatedController:
         rtde_port: int = RTDE_PORT,
         say: Callable[[str], None] = lambda text: None,
     ):
+        super().__init__(state)
         self.state, self._say = state, say
         self._open: set[socket.socket] = set()
         self._servers: list[_Server] = []
@@ -148,11 +151,9 @@ class EmulatedController:
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
 
-    def run(self, seconds: float, is_wanted: Callable[[], bool]) -> None:
-        """Wait for a time [s], or until it has to end."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end and is_wanted():
-            time.sleep(0.05)
+    def cycle(self) -> None:
+        """Wait a moment."""
+        time.sleep(0.05)
 
     def _listen(self, port: int, handle: Callable[[socket.socket], None]) -> _Server:
         class Handler(socketserver.BaseRequestHandler):
@@ -219,19 +220,17 @@ class EmulatedController:
 
 def run(options: argparse.Namespace) -> int:
     """Run the emulator and return its exit status."""
-    return run_program("ur_emulator", options, lambda say: _build(options, say))
 
+    def build(say: Callable[[str], None]) -> tuple[EmulatedController, str]:
+        state = ControllerState(
+            speeds=[options.speed] * 6, is_remote=not options.local, rated=options.rated_payload,
+            has_inertia=not options.old,
+        )  # fmt: skip
+        server = EmulatedController(state, options.script_port, options.rtde_port, say)
+        scripts, rtde = server.ports
+        return server, f"a controller of Universal Robots: scripts at 127.0.0.1:{scripts}, RTDE at 127.0.0.1:{rtde}"
 
-def _build(options: argparse.Namespace, say: Callable[[str], None]) -> RunningEmulator:
-    state = ControllerState(
-        speeds=[options.speed] * 6,
-        is_remote=not options.local,
-        rated=options.rated_payload,
-        has_inertia=not options.old,
-    )
-    server = EmulatedController(state, options.script_port, options.rtde_port, say)
-    title = "a controller of Universal Robots: scripts at 127.0.0.1:{}, RTDE at 127.0.0.1:{}".format(*server.ports)
-    return RunningEmulator(server, title, lambda: server.is_in_use)
+    return run_program("ur_emulator", options, build)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -11,8 +11,13 @@ from sysid_ros.emulators.program import CyclicServer
 class Server(CyclicServer):
     """Serves nobody; its controller is a list."""
 
+    is_in_use = False
+
     def cycle(self):
         self._call_waiting()
+
+    def close(self):
+        pass
 
 
 @pytest.fixture

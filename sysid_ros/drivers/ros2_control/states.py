@@ -40,17 +40,12 @@ class JointReader:
     """Picks the joints of a model out of messages, by name; ``needs_velocity``: with their velocities."""
 
     def __init__(self, robot: RobotModel, needs_velocity: bool):
-        self._wanted = robot.joint_names
-        self._needs_velocity = needs_velocity
+        self._wanted, self._needs_velocity = robot.joint_names, needs_velocity
         self._sign = robot.sensors.effort_sign
         # Drivers report endless joints within one turn.
         self._is_endless = ~np.isfinite(robot.limits.q_lower) & ~np.isfinite(robot.limits.q_upper)
         self._names: tuple[str, ...] = ()
         self._places: list[int] = []
-        self.reset()
-
-    def reset(self) -> None:
-        """Discard the turns of endless joints."""
         self._last: Array | None = None
 
     def is_about(self, states: JointStates) -> bool:
@@ -67,11 +62,14 @@ class JointReader:
             self._find_places(states.names)
         if states.stamp_ns <= 0:
             raise ArmError("joint states", "header.stamp is zero; the arm has to say when it measured")
-        q = self._pick_finite("position", states, states.position)
-        needs_velocity = self._needs_velocity
-        v = self._pick_finite("velocity", states, states.velocity) if needs_velocity else np.full_like(q, np.nan)
+        q, v = self._pick_finite("position", states, states.position), np.full(len(self._wanted), np.nan)
+        if self._needs_velocity:
+            v = self._pick_finite("velocity", states, states.velocity)
         tau = self._sign * self._pick("effort", states, states.effort)
-        return ArmState(states.stamp_ns, self._unwrap(q), v, tau)
+        if self._last is not None:
+            q = np.where(self._is_endless, q + _TURN * np.round((self._last - q) / _TURN), q)
+        self._last = q
+        return ArmState(states.stamp_ns, q, v, tau)
 
     def _find_places(self, names: tuple[str, ...]) -> None:
         missing = [name for name in self._wanted if name not in names]
@@ -98,12 +96,6 @@ class JointReader:
             hint = _VELOCITY_HINT if field == "velocity" else ""
             raise ArmError("joint states", f"the {field} of {self._wanted[joint]} is {picked[joint]}{hint}")
         return picked
-
-    def _unwrap(self, q: Array) -> Array:
-        if self._last is not None:
-            q = np.where(self._is_endless, q + _TURN * np.round((self._last - q) / _TURN), q)
-        self._last = q
-        return q
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ def require_rate(stamps_ns: list[int], settings: Ros2ControlSettings, name: str)
     """Compare stamps of consecutive states [ns] of a named source with the period that is set; return the mean one [s].
 
     Raises:
-        TakeoverRefused: States come slower or faster, or too many are missing, which may be better the next moment.
+        TakeoverRefused: States come slower or faster, or too many are missing; then a retry may succeed.
     """
     if len(stamps_ns) < _FEWEST:
         raise TakeoverRefused(f"{name}: only {len(stamps_ns)} states came; {_FEWEST} are needed to know their rate")
@@ -98,7 +98,7 @@ def measure_rest(
 
 
 def judge_gravity(rest: RestMeasurement, robot: RobotModel) -> str:
-    """Do the static gravity check of an arm that will not be commanded; return that it passed, or why it cannot.
+    """Run the static gravity check of an arm that is never commanded; return "passed", or why it is inconclusive.
 
     Raises:
         TakeoverRefused: The arm rests, and efforts and model contradict each other: bounds would be wrong.

@@ -20,7 +20,7 @@ from sysid_ros.emulators.fri.controller import ControllerSettings
 from sysid_ros.emulators.fri.inner_loop import InnerLoopSettings
 from sysid_ros.emulators.fri.ios import read_io
 from sysid_ros.emulators.fri.server import EmulatorServer, build_controller
-from sysid_ros.emulators.program import EmulatorSetup, RunningEmulator, pick, run_program
+from sysid_ros.emulators.program import EmulatorSetup, pick, run_program
 
 
 def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, ControllerSettings, InnerLoopSettings]:
@@ -45,7 +45,7 @@ def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, ControllerSett
 def run(options: argparse.Namespace) -> int:
     """Run the emulator until it has to end; return the exit status."""
 
-    def build(say: Callable[[str], None]) -> RunningEmulator:
+    def build(say: Callable[[str], None]) -> tuple[EmulatorServer, str]:
         require_numbers(options, "port", least=1)
         try:
             client = socket.gethostbyname(options.client or "an empty address")
@@ -59,8 +59,7 @@ def run(options: argparse.Namespace) -> int:
         )  # fmt: skip
         host, port = server.address
         name = controller.arm.robot.name
-        title = f"{name}, FRI {options.version}, from {host}:{port} to {options.client}:{options.port}"
-        return RunningEmulator(server, title, lambda: controller.state.is_commanding, controller.arm)
+        return server, f"{name}, FRI {options.version}, from {host}:{port} to {options.client}:{options.port}"
 
     return run_program("fri_emulator", options, build)
 

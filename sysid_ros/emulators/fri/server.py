@@ -62,7 +62,7 @@ class EmulatorServer(CyclicServer[FriController]):
         real_time_factor: float = 1.0,
         is_paced: bool = True,
     ):
-        super().__init__(controller)
+        super().__init__(controller, controller.arm)
         self._endpoint = UdpEndpoint(*bind, peer=client, is_from_peer=lambda _: True)
         self.patience = patience
         require_real_time_factor(real_time_factor)
@@ -74,6 +74,11 @@ class EmulatorServer(CyclicServer[FriController]):
     def address(self) -> Address:
         """Own address and port."""
         return self._endpoint.address
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether a client commands the arm."""
+        return self._controller.state.is_commanding
 
     def cycle(self) -> None:
         """Wait for the next deadline, take the answers, and send the next message."""

@@ -14,7 +14,7 @@ from sysid_ros.core.common.command_line import require_numbers
 from sysid_ros.emulators.arguments import kortex_parser
 from sysid_ros.emulators.kortex.base import BaseSettings
 from sysid_ros.emulators.kortex.server import EmulatorServer, build_base
-from sysid_ros.emulators.program import EmulatorSetup, RunningEmulator, pick, run_program
+from sysid_ros.emulators.program import EmulatorSetup, pick, run_program
 
 
 def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, BaseSettings]:
@@ -29,15 +29,14 @@ def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, BaseSettings]:
 def run(options: argparse.Namespace) -> int:
     """Run the emulator until it has to end; return the exit status."""
 
-    def build(say: Callable[[str], None]) -> RunningEmulator:
+    def build(say: Callable[[str], None]) -> tuple[EmulatorServer, str]:
         require_numbers(options, "tcp_delay", most=10.0)
         base = build_base(*setup_of(options), say)
         server = EmulatorServer(
             base, options.bind, options.port, options.port_realtime, options.patience, options.tcp_delay
         )
         (host, port), port_realtime = server.address, server.address_realtime[1]
-        title = f"{base.arm.robot.name}, TCP {host}:{port}, UDP {port_realtime}"
-        return RunningEmulator(server, title, lambda: len(base.sessions) > 0, base.arm)
+        return server, f"{base.arm.robot.name}, TCP {host}:{port}, UDP {port_realtime}"
 
     return run_program("kortex_emulator", options, build)
 

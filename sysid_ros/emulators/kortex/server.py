@@ -70,7 +70,7 @@ class EmulatorServer(CyclicServer[KortexBase]):
         patience: float = 0.0,
         tcp_delay: float = 0.0,
     ):
-        super().__init__(base)
+        super().__init__(base, base.arm)
         self.base, self.patience, self._tcp_delay = base, patience, tcp_delay
         self._listener = _bind(socket.SOCK_STREAM, (host, port))
         try:
@@ -92,6 +92,11 @@ class EmulatorServer(CyclicServer[KortexBase]):
     def address_realtime(self) -> Address:
         """Own address and UDP port."""
         return self._udp.getsockname()
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether there is a session."""
+        return len(self.base.sessions) > 0
 
     def cycle(self) -> None:
         """Serve for one period, then let it pass for the arm."""

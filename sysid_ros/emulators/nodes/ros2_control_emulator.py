@@ -30,7 +30,7 @@ from sysid_ros.drivers.modes import TorqueCommand
 from sysid_ros.drivers.pacing import request_scheduling
 from sysid_ros.drivers.ros2_control.states import JointStates
 from sysid_ros.emulators.arguments import ros2_control_parser
-from sysid_ros.emulators.program import EmulatorSetup, RunningEmulator, pick, require_real_time_factor, run_program
+from sysid_ros.emulators.program import CyclicServer, EmulatorSetup, pick, require_real_time_factor, run_program
 from sysid_ros.emulators.ros2_control.controllers import (
     FIELDS,
     Broadcaster,
@@ -82,20 +82,22 @@ class ControllerSettings:
         require_real_time_factor(self.real_time_factor)
 
 
-class Ros2ControlEmulator:
-    """The emulated arm; :meth:`run` is its controller manager."""
+class Ros2ControlEmulator(CyclicServer[ForwardController]):
+    """The emulated arm; its cycles are the controller manager's."""
+
+    cycles_between_polls = 1
 
     def __init__(self, setup: EmulatorSetup, settings: ControllerSettings, namespace: str = ""):
         robot = load_robot(setup.robot)
-        self.arm = setup.build_arm(robot, time.time_ns())
-        self._hardware = EmulatedHardware(self.arm, settings.hardware)
+        arm = setup.build_arm(robot, time.time_ns())
+        super().__init__(ForwardController(robot, settings.command_joints), arm)
+        self._hardware = EmulatedHardware(arm, settings.hardware)
         self._broadcaster = Broadcaster(robot, settings.state_joints)
-        self._controller = ForwardController(robot, settings.command_joints)
         self._motion = HomeMotion(robot, setup.plant.seed, start=_REST_SECONDS) if settings.motion else None
         self._patience, self._period = settings.patience, settings.hardware.period
         self._real_period = self._period / settings.real_time_factor
         self._is_answered = False
-        self._start_ns = self.arm.stamp_ns
+        self._start_ns = arm.stamp_ns
         self._state_node = Node("joint_state_broadcaster", namespace=namespace)
         self._faults = ParameterServer(self._state_node, BroadcasterParameters)
         self._faults.on_change(self._change_faults)
@@ -107,23 +109,20 @@ class Ros2ControlEmulator:
         self._executor = SingleThreadedExecutor()
         self._executor.add_node(self._state_node)
         self._executor.add_node(self._command_node)
-        self._served_at = time.monotonic()
+        self._served_at = self._deadline = time.monotonic()
 
     @property
-    def is_answered(self) -> bool:
+    def is_in_use(self) -> bool:
         """Whether a driver commands the arm just now."""
         return self._is_answered
 
-    def run(self, seconds: float, is_wanted: Callable[[], bool]) -> None:
-        """Update, period after period, for a time [s] or until it is not wanted any more."""
-        deadline = time.monotonic()
-        end = deadline + seconds
-        while time.monotonic() < end and is_wanted():
-            taken = self._controller.taken
-            self._update()
-            deadline += self._real_period
-            self._wait(deadline, taken)
-            deadline = max(deadline, time.monotonic() - self._real_period)
+    def cycle(self) -> None:
+        """Update, and wait for the end of the period."""
+        taken = self._controller.taken
+        self._update()
+        self._deadline += self._real_period
+        self._wait(self._deadline, taken)
+        self._deadline = max(self._deadline, time.monotonic() - self._real_period)
 
     def close(self) -> None:
         """End both nodes."""
@@ -137,7 +136,7 @@ class Ros2ControlEmulator:
         for states in self._broadcaster.messages(hardware.measure()):
             self._publisher.publish(to_message(states))
         if self._motion is not None:
-            elapsed = 1e-9 * (self.arm.stamp_ns - self._start_ns)
+            elapsed = 1e-9 * (hardware.arm.stamp_ns - self._start_ns)
             hardware.follow(*self._motion.evaluate(elapsed + self._period))
         elif self._controller.command is None:
             hardware.hold()
@@ -209,13 +208,11 @@ def setup_of(options: argparse.Namespace) -> tuple[EmulatorSetup, ControllerSett
 def run(options: argparse.Namespace) -> int:
     """Run the emulator until it has to end; return the exit status."""
 
-    def build(_: Callable[[str], None]) -> RunningEmulator:
+    def build(_: Callable[[str], None]) -> tuple[Ros2ControlEmulator, str]:
         setup = setup_of(options)
         request_scheduling(options.real_time_priority)  # before the threads of DDS begin, which inherit it
         rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
-        emulator = Ros2ControlEmulator(*setup, options.namespace)
-        title = f"{options.robot} at {options.update_rate:g} Hz"
-        return RunningEmulator(emulator, title, lambda: emulator.is_answered, emulator.arm)
+        return Ros2ControlEmulator(*setup, options.namespace), f"{options.robot} at {options.update_rate:g} Hz"
 
     try:
         return run_program("ros2_control_emulator", options, build)
