@@ -174,7 +174,7 @@ def identify_recording(
     unknowns = describe_unknowns(robot, settings)
     found = Box(estimate.lower, estimate.upper) if is_usable and estimate.is_guaranteed else None
     known = known_rows(robot, unknowns, settings, rows, known_hand)
-    agreement = measure_agreement(unknowns, [*known, *rows], found)
+    agreement = measure_agreement(robot, unknowns, [*known, *rows], found)
     if agreement is not None and agreement.doubt:
         said.add(estimate.doubt)  # the same, of the first seconds
     statistical = None

@@ -247,7 +247,7 @@ class EvidenceSource:
         is_whole = estimate.is_guaranteed and (tare is not None or not records.tare)
         found = Box(estimate.lower, estimate.upper) if is_whole else None
         beside = known_rows(self.robot, unknowns, settings, rows, tare)
-        agreement = measure_agreement(unknowns, [*beside, *rows], found)
+        agreement = measure_agreement(self.robot, unknowns, [*beside, *rows], found)
         statistical = compute_statistical_interval(self.robot, settings, rows, estimate.box, beside)
         return Evidence(statistical=statistical, agreement=agreement)
 

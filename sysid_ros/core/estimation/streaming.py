@@ -327,7 +327,7 @@ class StreamingEstimator:
     def _check_early(self) -> list[str]:
         """Test once, in the first seconds of motion, whether these errors are those of another arm; one or two LPs."""
         known = [] if self._calibration is None else [self._calibration]  # a tare has no usual values
-        agreement = measure_agreement(self._unknowns, [*known, *self._consistency.recent])
+        agreement = measure_agreement(self._robot, self._unknowns, [*known, *self._consistency.recent])
         # A lag shows in more windows than these; in so few, vibration looks like one.
         self._doubt = "" if agreement is None else replace(agreement, lag=0.0).doubt
         return [self._doubt] if self._doubt else []

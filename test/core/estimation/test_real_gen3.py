@@ -44,7 +44,7 @@ def test_the_hand_may_be_empty_and_holds_little(block, settings):
     assert estimate.is_consistent and estimate.is_guaranteed
     assert np.all(estimate.lower <= 0.0) and np.all(estimate.upper >= 0.0)
     assert estimate.upper[0] < 0.35
-    agreement = measure_agreement(describe_unknowns(robot, settings), rows, Box(estimate.lower, estimate.upper))
+    agreement = measure_agreement(robot, describe_unknowns(robot, settings), rows, Box(estimate.lower, estimate.upper))
     assert 0.3 < agreement.share < 0.9 and not agreement.doubt
 
 

@@ -27,8 +27,9 @@ from sysid_ros.core.estimation.lp.interior_point import solve_for_scale
 from sysid_ros.core.estimation.lp.problem import Problem
 from sysid_ros.core.estimation.lp.row_chain import RowChain
 from sysid_ros.core.estimation.parameters.unknowns import Unknowns
-from sysid_ros.core.estimation.point.statistics import least_squares
+from sysid_ros.core.estimation.point.statistics import lasting_errors, least_squares
 from sysid_ros.core.estimation.windows.rows import CALIBRATED, TARED, Rows
+from sysid_ros.core.model.robot import RobotModel
 
 Array = NDArray[np.float64]
 
@@ -96,10 +97,13 @@ class Agreement:
         return ", ".join(filter(None, (f"{100.0 * self.share:.0f} % of the allowed errors used", self.width_text)))
 
 
-def measure_agreement(unknowns: Unknowns, parts: list[Rows], found: Box | None = None) -> Agreement | None:
+def measure_agreement(
+    robot: RobotModel, unknowns: Unknowns, parts: list[Rows], found: Box | None = None
+) -> Agreement | None:
     """Compare rows with the assumptions about a payload.
 
     Args:
+        robot: The arm.
         unknowns: Target, one body, and nuisance parameters.
         parts: Rows of all windows, calibration and tare first; None without any.
         found: Bounds of the ten parameters from these rows.
@@ -115,7 +119,8 @@ def measure_agreement(unknowns: Unknowns, parts: list[Rows], found: Box | None =
     if unknowns.shape is not None:
         cuts = np.concatenate([cuts, shape_cuts(unknowns.shape, prior)])
     share, target = find_least_scale(problem, cuts)
-    lag, lag_error = _estimate_lag(problem, problem.b[:, unknowns.groups["shared_torque_lag"]].sum(axis=1))
+    lags = problem.b[:, unknowns.groups["shared_torque_lag"]].sum(axis=1)
+    lag, lag_error = _estimate_lag(problem, lags, lasting_errors(robot, unknowns, problem, rows))
     width = np.nan
     if found is not None and len(windows) <= _MOST_WINDOWS and np.all(np.isfinite(found.width)):
         virtual = replace(
@@ -127,10 +132,16 @@ def measure_agreement(unknowns: Unknowns, parts: list[Rows], found: Box | None =
     return Agreement(share, width, lag, lag_error, any(part.window[0] == CALIBRATED for part in known))
 
 
-def _estimate_lag(problem: Problem, lags: Array) -> tuple[float, float]:
-    """Estimate a lag of all torques and its standard deviation by least squares [s]; lags: effect of 1 s, (R,)."""
-    solution, covariance = least_squares(problem, _PRIOR_LAG * lags[:, None], 1.0)
-    return _PRIOR_LAG * float(solution[-1]), _PRIOR_LAG * float(np.sqrt(covariance[-1, -1]))
+def _estimate_lag(problem: Problem, lags: Array, lasting: Array) -> tuple[float, float]:
+    """Estimate a lag of all torques and its standard deviation by least squares [s]; lags: effect of 1 s, (R,).
+
+    An arm vibrates in all joints at once, so at each instant their errors count as one.
+    """
+    found = least_squares(problem, np.column_stack([lasting, _PRIOR_LAG * lags]), 1.0)
+    size = np.abs(found.gains(-1) @ problem.end_matrix) * problem.end_radii
+    by_instant = size.reshape(-1, max(problem.end_radius.size, 1))
+    shared = np.sum(by_instant.sum(axis=1) ** 2 - np.sum(by_instant**2, axis=1)) / 3.0
+    return _PRIOR_LAG * float(found.values[-1]), _PRIOR_LAG * float(np.sqrt(found.covariance[-1, -1] + shared))
 
 
 def find_least_scale(problem: Problem, cuts: Array) -> tuple[float, Array]:

@@ -24,7 +24,7 @@ from scipy.special import ndtr, ndtri
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.lp.problem import Problem, RowBands, floored
 from sysid_ros.core.estimation.parameters.settings import ERROR_TERMS, EstimatorSettings
-from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
+from sysid_ros.core.estimation.parameters.unknowns import Unknowns, describe_unknowns
 from sysid_ros.core.estimation.windows.rows import CALIBRATED, TARED, Rows
 from sysid_ros.core.model.inertia import PARAMETER_NAMES
 from sysid_ros.core.model.robot import FRICTION, INERTIAL, RobotModel
@@ -83,24 +83,29 @@ def compute_statistical_interval(
     """
     if not rows:
         return None
-    unknowns, n = describe_unknowns(robot, settings), robot.n
+    unknowns = describe_unknowns(robot, settings)
     parts = [_usual(part) if part.window[0] == CALIBRATED else part for part in known]
     parts += _one_per_rest(rows, unknowns.coulomb_upper)
     prior = unknowns.prior
     stacked = Rows.stack(parts)
     problem = Problem.build(stacked, prior.center, prior.radius, unknowns.radius, unknowns.end_error)
-    # Lasting torque errors of windows act like a gain and an offset, others at the tare. They may keep to their limits,
-    # so these are their standard deviations, not those of a uniform distribution.
-    gains, offsets = unknowns.groups["torque_gain"], INERTIAL * n + 3 + FRICTION * np.arange(n)
-    sensors = robot.sensors
-    rest = np.broadcast_to(sensors.effort_relative_error - sensors.effort_gain_error, (n,))
-    limits = np.concatenate([rest, sensors.effort_integral[0]]) / np.sqrt(_UNIFORM)
-    lasting = problem.b[:, [*gains, *offsets]] * limits
-    by_run = [lasting * mask[:, None] for mask in (stacked.window >= 0, stacked.window == TARED)]
-    solution, covariance = least_squares(problem, np.concatenate(by_run, axis=1), _UNIFORM)
-    center = prior.center + prior.radius * solution[:INERTIAL]
-    deviation = np.maximum(prior.radius * np.sqrt(np.diag(covariance)[:INERTIAL]), np.finfo(float).tiny)
+    found = least_squares(problem, lasting_errors(robot, unknowns, problem, stacked), 1.0)
+    center = prior.center + prior.radius * found.values[:INERTIAL]
+    deviation = np.maximum(prior.radius * np.sqrt(np.diag(found.covariance)[:INERTIAL]), np.finfo(float).tiny)
     return StatisticalInterval(*_cut(center, deviation, bounds))
+
+
+def lasting_errors(robot: RobotModel, unknowns: Unknowns, problem: Problem, rows: Rows) -> Array:
+    """Return what torque errors that last, of windows and others at the tare, do in the rows of a problem, (R, 4 n).
+
+    They act like a gain and an offset. They may keep to their limits, so these are their standard deviations, not those
+    of a uniform distribution.
+    """
+    n, sensors = robot.n, robot.sensors
+    gains, offsets = unknowns.groups["torque_gain"], INERTIAL * n + 3 + FRICTION * np.arange(n)
+    rest = np.broadcast_to(sensors.effort_relative_error - sensors.effort_gain_error, (n,))
+    lasting = problem.b[:, [*gains, *offsets]] * np.concatenate([rest, sensors.effort_integral[0]])
+    return np.concatenate([lasting * mask[:, None] for mask in (rows.window >= 0, rows.window == TARED)], axis=1)
 
 
 def _usual(calibration: Rows) -> Rows:
@@ -110,16 +115,28 @@ def _usual(calibration: Rows) -> Rows:
     return replace(calibration, errors=calibration.errors / shrinkage)
 
 
-def least_squares(problem: Problem, further: Array, variance: float) -> tuple[Array, Array]:
+@dataclass(frozen=True)
+class LeastSquares:
+    """Target and shared unknowns over their radii, then further ones, (P + M + F,), and their covariance."""
+
+    values: Array
+    covariance: Array
+    _white: Array  # Gains of the unknowns in rows without covariance, (R, P + M + F)
+    _factor: Array  # Of the covariance of the rows, banded
+
+    def gains(self, unknown: int) -> Array:
+        """Return how an unknown follows from the right-hand sides, (R,)."""
+        white = self._white @ self.covariance[unknown]
+        return np.asarray(lapack.dtbtrs(self._factor, white[:, None], uplo="L", trans="T")[0][:, 0])
+
+
+def least_squares(problem: Problem, further: Array, variance: float) -> LeastSquares:
     """Solve rows by generalised least squares, with errors and unknowns uniform within their bounds.
 
     Args:
         problem: The rows.
         further: Gains of further unknowns of size one, (R, F).
         variance: Of the further unknowns before any data.
-
-    Returns:
-        Target and shared unknowns over their radii, then the further ones, (P + M + F,), and their covariance.
     """
     columns = np.concatenate([problem.y * problem.radius, problem.b * problem.delta_radius, further], axis=1)
     own, ends = floored(np.sqrt(np.sum(problem.errors**2, axis=1))), problem.end_radii
@@ -130,7 +147,7 @@ def least_squares(problem: Problem, further: Array, variance: float) -> tuple[Ar
     priors = np.full(columns.shape[1], 1.0 / _UNIFORM)
     priors[columns.shape[1] - further.shape[1] :] = 1.0 / variance
     covariance = np.linalg.inv(white.T @ white + np.diag(priors))
-    return covariance @ (white.T @ rest), covariance
+    return LeastSquares(covariance @ (white.T @ rest), covariance, white, factor)
 
 
 def _one_per_rest(rows: Sequence[Rows], coulomb: Array) -> Iterable[Rows]:

@@ -82,7 +82,7 @@ def test_a_lag_is_estimated_with_its_error():
     problem, rng = random_problem(1, 0.5), np.random.default_rng(9)
     lags = rng.normal(size=ROWS)
     broken = dataclasses.replace(problem, r=problem.r + 0.02 * lags)
-    lag, error = agreement._estimate_lag(broken, lags)
+    lag, error = agreement._estimate_lag(broken, lags, np.zeros((ROWS, 0)))
     assert abs(lag - 0.02) < 3.0 * error
     weights = np.sqrt(3.0) / problem.error
     rows = np.concatenate([np.column_stack([problem.y, problem.b, lags]) * weights[:, None], np.eye(TARGETS + 4)])
@@ -91,7 +91,31 @@ def test_a_lag_is_estimated_with_its_error():
     found = np.linalg.lstsq(rows, np.concatenate([broken.r * weights, np.zeros(TARGETS + 4)]), rcond=None)[0]
     assert lag == pytest.approx(found[-1], rel=1e-6)
     assert error == pytest.approx(np.sqrt(np.linalg.inv(rows.T @ rows)[-1, -1]), rel=1e-6)
-    assert agreement._estimate_lag(broken, np.zeros(ROWS)) == (0.0, pytest.approx(0.05))
+    none = agreement._estimate_lag(broken, np.zeros(ROWS), np.zeros((ROWS, 0)))
+    assert none == (0.0, pytest.approx(0.05))
+
+
+def test_the_error_of_a_lag_counts_vibration_of_all_joints_at_an_instant_as_one():
+    """Against the covariance of dense rows; how the lag follows from the rows is found by changing them."""
+    problem, rng = random_problem(2), np.random.default_rng(10)
+    lags, instants = rng.normal(size=ROWS), np.arange(ROWS)
+    problem = dataclasses.replace(
+        problem, ends=0.1 * rng.normal(size=(ROWS, 2, 3)), end_index=np.column_stack([instants, instants + 1]),
+        end_radius=np.array([0.5, 0.4, 0.3]), end_term=np.zeros(3, dtype=np.int64),
+    )  # fmt: skip
+    none, right = np.zeros((ROWS, 0)), problem.r
+    lag, error = agreement._estimate_lag(problem, lags, none)
+    changed = (dataclasses.replace(problem, r=right + one) for one in np.eye(ROWS))
+    gains = np.array([agreement._estimate_lag(one, lags, none)[0] - lag for one in changed])
+    v = problem.end_matrix.toarray() * problem.end_radii
+    unknown = np.concatenate([problem.y, problem.b * problem.delta_radius], axis=1)
+    rows = (np.diag(problem.error**2) + v @ v.T) / 3.0
+    columns = np.column_stack([unknown / np.sqrt(3.0), 0.05 * lags])
+    precision = columns.T @ np.linalg.inv(rows) @ columns + np.eye(columns.shape[1])
+    alone = 0.05**2 * np.linalg.inv(precision)[-1, -1]
+    size = np.abs(gains @ v).reshape(-1, 3)
+    assert error**2 == pytest.approx(alone + np.sum(size.sum(axis=1) ** 2 - (size**2).sum(axis=1)) / 3.0, rel=1e-6)
+    assert error > 1.05 * np.sqrt(alone)
 
 
 def test_recordings_of_an_arm_scale_its_box_too():
