@@ -79,7 +79,9 @@ def run(options: argparse.Namespace) -> int:
     if settings.body != PAYLOAD:
         status = _run_bodies(options, robot, settings, recording)
         return ExitStatus.STOPPED if was_cut else status
-    result, was_stopped = identify_with_progress(recording, robot, settings, _read_tare(options, robot))
+    tare = _read_tare(options, robot)
+    robot = _weighed_at_the_wrist(options, options.files[0], robot, recording, tare)
+    result, was_stopped = identify_with_progress(recording, robot, settings, tare)
     was_stopped = was_stopped or was_cut
     status = show_and_write(result, options.output, was_stopped)
     if options.view_port != "0" and not was_stopped:
@@ -139,8 +141,6 @@ def show_and_write(result: IdentificationResult, output: str, was_stopped: bool 
 
 def show_replay(result: IdentificationResult, options: argparse.Namespace) -> None:
     """Show the recording in a browser until Ctrl-C."""
-    from sysid_ros.cli.offline import open_replay  # a view is not always asked for
-
     replay = open_replay(result, Path(options.files[0]), options.model, options.view_port)
     print(f"The recording is shown at {replay.url}; Ctrl-C ends it.", flush=True)
     try:
@@ -207,6 +207,27 @@ def _read_tare(options: argparse.Namespace, robot: RobotModel) -> Recording | No
     return None if options.tare_file is None else read_recording(options.tare_file, robot, recording_options(options))
 
 
+def _weighed_at_the_wrist(
+    options: argparse.Namespace, file: str, robot: RobotModel, recording: Recording, tare: Recording | None
+) -> RobotModel:
+    """Return the arm with a payload prior that a wrist sensor has narrowed; itself where none is named."""
+    if options.wrench is None:
+        return robot
+    from sysid_ros.core.estimation.wrist import WristSensor, bound_by_wrench, with_wrench  # seldom asked for
+    from sysid_ros.reports.payload import tool_parameters
+    from sysid_ros.reports.recordings.bags import read_wrenches
+
+    wrenches, frame = read_wrenches(Path(file), options.wrench)
+    sensor = WristSensor(options.wrench_frame or frame, *options.wrench_error)
+    tool = float(tool_parameters(robot)[0])
+    if tare is None and tool > 0.0:
+        allowed = f"a recording with the empty hand: the tool of {tool:.2f} kg is behind the sensor, too"
+        raise ParameterOutOfRange("--tare", "none", allowed)
+    empty = None if tare is None else (tare.batches, read_wrenches(Path(options.tare_file), options.wrench)[0])
+    box = bound_by_wrench(robot, sensor, read_settings(options), (recording.batches, wrenches), empty)
+    return with_wrench(robot, box)
+
+
 def _run_fleet(options: argparse.Namespace) -> int:
     _robot_of(options)  # a mistake for all of them is reported once
     jobs = fleet_jobs(options)
@@ -256,7 +277,9 @@ def identify_file(**job: Any) -> dict[str, Any]:
     options = argparse.Namespace(**job)
     robot = _robot_of(options)
     recording = read_recording(job["file"], robot, recording_options(options))
-    result = identify_recording(recording, robot, read_settings(options), tare=_read_tare(options, robot))
+    tare = _read_tare(options, robot)
+    robot = _weighed_at_the_wrist(options, job["file"], robot, recording, tare)
+    result = identify_recording(recording, robot, read_settings(options), tare=tare)
     folder = Path(job["output"]) / job["folder"]
     folder.mkdir(parents=True, exist_ok=True)
     written = write_results(result, folder)

@@ -63,6 +63,10 @@ def offline_parser() -> CommandParser:
     add_known_within(parser)
     add("--prior", help="name of the payload prior; default: the arm's own")
     add("--mass", metavar="MASS[+-TOLERANCE]", help="mass of the payload from a scale [kg], such as 1.814+-0.002")
+    add("--wrench", metavar="TOPIC", help="wrenches of a wrist sensor in the bag: mass and CoM from rests")
+    text = "its largest errors at rest besides the bias: force [N] and moment [Nm], such as 0.5 0.02"
+    add("--wrench-error", type=float, nargs=2, metavar=("N", "NM"), help=text)
+    add("--wrench-frame", metavar="FRAME", help="frame it measures in; default: the messages' own")
     add_set_option(parser)
     add_recording_options(parser)
     text = "folder for a new folder with the files, of several recordings for one of each; '' writes none"
@@ -81,6 +85,10 @@ def _check_offline(options: argparse.Namespace) -> None:
     check_view(options)
     check_arm(options)
     recording_options(options)
+    if (options.wrench is None) != (options.wrench_error is None):
+        raise ParameterOutOfRange("--wrench", options.wrench, "a topic, and --wrench-error with its errors")
+    if options.wrench_error is not None and min(options.wrench_error) < 0.0:
+        raise ParameterOutOfRange("--wrench-error", options.wrench_error, "0 or more [N], [Nm]")
     if options.mass is not None:
         if not is_payload:
             raise ParameterOutOfRange("--mass", options.mass, "with the payload only, without --body")

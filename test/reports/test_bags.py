@@ -4,12 +4,19 @@ import dataclasses
 import shutil
 
 import numpy as np
+import pinocchio as pin
 import pytest
 from recording_files import batches_of, write_csv, write_mcap
 from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
+from sysid_ros.cli.offline import identify_file
+from sysid_ros.cli.parse_recordings import offline_parser
 from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.model.inertia import from_com_form
+from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.model.mechanics import ArmDynamics
+from sysid_ros.core.model.robot import frame_placement
 from sysid_ros.reports.recordings import bags, mcap, tables
 from sysid_ros.reports.recordings.files import read_recording
 from sysid_ros.reports.recordings.options import InvalidRecording, ReadOptions
@@ -174,6 +181,55 @@ def test_joint_states_come_before_the_same_joints_in_other_messages(robot, short
     same(read_recording(folder, robot), short)
     named = read_recording(folder, robot, ReadOptions(topics=("/robot",)))
     np.testing.assert_array_equal(named.samples.tau, 2.0 * short.tau)
+
+
+def write_wrist_bag(folder, robot, payload, bias, rate=200):
+    """Three rests of an arm, with the wrenches of a sensor at its flange."""
+    store, model = get_typestore(Stores.LATEST), robot.pin_model
+    kinds = {"/joint_states": STATE.__msgtype__, "/ft": "geometry_msgs/msg/WrenchStamped"}
+    wrench, stamped, vector = (
+        store.types[f"geometry_msgs/msg/{one}"] for one in ("Wrench", "WrenchStamped", "Vector3")
+    )
+    rng, arm = np.random.default_rng(3), ArmDynamics(robot, robot.theta_nominal, payload)
+    to_sensor = pin.SE3(*frame_placement(robot, robot.flange_frame)).inverse()
+    with Writer(folder, version=9, storage_plugin=StoragePlugin.MCAP) as writer:
+        topics = {name: writer.add_connection(name, kind, typestore=store) for name, kind in kinds.items()}
+        for rest in range(3):
+            q, data = robot.home + rng.uniform(-0.6, 0.6, robot.n), model.createData()
+            pin.forwardKinematics(model, data, q)
+            gravity = pin.Motion(data.oMi[robot.n].rotation.T @ robot.gravity, np.zeros(3))
+            measured = (to_sensor * (pin.Inertia.FromDynamicParameters(payload) * gravity)).vector + bias
+            for k in range(int(1.5 * rate)):
+                own = 10**9 * (100 + 5 * rest) + k * 10**9 // rate
+                header = HEADER(TIME(*divmod(own, 10**9)), robot.flange_frame)
+                noise = 1e-4 * rng.uniform(-1.0, 1.0, (2, robot.n))
+                messages = {
+                    "/joint_states": STATE(header, list(robot.joint_names), q, noise[0], arm.gravity(q) + noise[1]),
+                    "/ft": stamped(header, wrench(vector(*measured[:3]), vector(*measured[3:]))),
+                }
+                for name, message in messages.items():
+                    writer.write(topics[name], own, store.serialize_cdr(message, kinds[name]))
+    return folder
+
+
+def test_a_wrist_sensor_in_the_bag_narrows_the_payload(tmp_path):
+    """Of an arm without a tool; the sensor's bias is not known."""
+    robot = load_robot("kinova_gen3")
+    payload = from_com_form(1.2, robot.payload_prior.shape.com.center, 0.003 * np.eye(3))
+    bag = write_wrist_bag(tmp_path / "bag", robot, payload, [3.0, -2.0, 8.0, 0.1, 0.2, -0.1])
+    words = [str(bag), "--model", "kinova_gen3", "--effort-sign", "1", "--output", str(tmp_path)]
+    plain, weighed = (
+        identify_file(file=words[0], folder=name, **vars(offline_parser().read([*words, *more])))
+        for name, more in (("a", []), ("b", ["--wrench", "/ft", "--wrench-error", "0.2", "0.01"]))
+    )
+    for one in (plain, weighed):
+        assert np.all((one["lower"] <= payload) & (payload <= one["upper"]))
+    assert weighed["upper"][0] - weighed["lower"][0] < min(0.2, 0.3 * (plain["upper"][0] - plain["lower"][0]))
+    with pytest.raises(InvalidRecording, match="none on /other, but on /ft"):
+        bags.read_wrenches(bag, "/other")
+    for more in (["--wrench", "/ft"], ["--wrench-error", "1", "1"], ["--wrench", "/ft", "--wrench-error", "-1", "1"]):
+        with pytest.raises((SystemExit, ParameterOutOfRange)):
+            offline_parser().read([*words, *more])
 
 
 def test_a_cut_bag_is_read_up_to_the_cut(robot, short, tmp_path):

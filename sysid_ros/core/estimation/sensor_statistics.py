@@ -23,6 +23,8 @@ LENGTHS = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 """Lengths of the windows whose means are compared [s]; 0: single samples."""
 _SHORTEST = 1.0
 """Shortest standstill that counts [s]."""
+_GAP = 0.1
+"""Time without samples in which the arm may have moved [s]."""
 _REPEATS = 5
 """A length counts if the longest standstill holds so many such windows."""
 
@@ -81,7 +83,7 @@ def find_standstills(
     pieces, longest = [], 0.0
     for block in _join(blocks):
         rests = np.all(np.abs(block.v) <= slow, axis=1)
-        breaks = np.concatenate([[True], np.diff(block.sequence) != 1])
+        breaks = np.concatenate([[True], (np.diff(block.sequence) != 1) | (np.diff(block.stamps) > 1e9 * _GAP)])
         edges = np.flatnonzero(np.concatenate([breaks | ~rests | np.append(True, ~rests[:-1]), [True]]))
         for first, last in zip(edges[:-1], edges[1:], strict=True):
             if not rests[first] or last - first < 3:

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.common.optional import optional_module
+from sysid_ros.core.estimation.wrist import Wrenches
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.reports.recordings.mcap import message_decoder
 from sysid_ros.reports.recordings.options import BAGS, UNITS, InvalidRecording, ReadOptions
@@ -39,7 +40,7 @@ rosbags, rosbags_types = optional_module("rosbags.highlevel"), optional_module("
 
 Array = NDArray[np.float64]
 
-JOINT_STATE = "sensor_msgs/msg/JointState"
+JOINT_STATE, _WRENCH = "sensor_msgs/msg/JointState", "geometry_msgs/msg/WrenchStamped"
 _QUANTITIES = {"q": "position", "v": "velocity", "tau": "effort"}
 _Joints = tuple[tuple[str, ...], int, Mapping[str, Array]]
 """Names, stamp [ns], 0 without one, and quantities in SI units; one that is empty is missing."""
@@ -145,6 +146,27 @@ def read_bag(path: Path, robot: RobotModel, options: ReadOptions, watch: Watch =
     return make_recording(path, robot, raw, options)
 
 
+def read_wrenches(path: Path, topic: str) -> tuple[Wrenches, str]:
+    """Read ``geometry_msgs/WrenchStamped`` of a topic of a bag; return the wrenches and the frame they are in.
+
+    Raises:
+        InvalidRecording: There is none on this topic.
+    """
+    stamps, rows, frames, others = list[int](), list[list[float]](), set[str](), set[str]()
+    for _, name, _, recorded_ns, message in _messages(path, (_WRENCH,)):
+        others.add(name)
+        if name == topic:
+            stamps.append(_stamp(message.header.stamp) or recorded_ns)
+            force, moment = message.wrench.force, message.wrench.torque
+            rows.append([force.x, force.y, force.z, moment.x, moment.y, moment.z])
+            frames.add(message.header.frame_id)
+    if not rows:
+        found = f"none on {topic}" + (f", but on {', '.join(sorted(others))}" if others else "")
+        raise InvalidRecording(path, f"the messages of type {_WRENCH}", found, "those of the wrist sensor (--wrench)")
+    order = np.argsort(stamps, kind="stable")
+    return Wrenches(np.array(stamps, dtype=np.int64)[order], np.array(rows)[order]), sorted(frames)[0]
+
+
 # Messages
 
 
@@ -217,7 +239,7 @@ def _mcap_messages(path: Path, types: tuple[str, ...]) -> Iterator[_Message]:
             if schema is None or schema.name not in types:
                 continue
             if schema.name not in decoders:
-                definition = "" if schema.name == JOINT_STATE else schema.data.decode()
+                definition = "" if schema.name in (JOINT_STATE, _WRENCH) else schema.data.decode()
                 decoders[schema.name] = message_decoder(schema.name, definition)
             content = decoders[schema.name](message.data)
             yield file.tell() / size, channel.topic, schema.name, message.log_time, content

@@ -1,0 +1,89 @@
+"""Bounds by a wrist sensor: the truth is inside, with any bias and errors of any sign."""
+
+import dataclasses
+
+import numpy as np
+import pinocchio as pin
+import pytest
+
+from sysid_ros.core.common.errors import ModelError, SysidError
+from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
+from sysid_ros.core.estimation.windows.samples import SampleBlock
+from sysid_ros.core.estimation.wrist import Wrenches, WristSensor, bound_by_wrench, with_wrench
+from sysid_ros.core.model.inertia import from_com_form
+from sysid_ros.core.model.loader import load_robot
+from sysid_ros.core.model.robot import frame_placement
+from sysid_ros.core.model.sampling import sample_payload
+
+SETTINGS, SECONDS, RATE = EstimatorSettings(), 1.5, 100.0
+FRAME = "end_effector_link"
+
+
+@pytest.fixture(scope="module")
+def robot():
+    return load_robot("kinova_gen3_2f85")
+
+
+def weight(robot, q, payload):
+    """The wrench of a body at rest on the sensor, by Pinocchio's own force on an inertia."""
+    model, data = robot.pin_model, robot.pin_model.createData()
+    pin.forwardKinematics(model, data, q)
+    inertia = pin.Inertia.FromDynamicParameters(payload)
+    rotation, origin = frame_placement(robot, FRAME)
+    gravity = pin.Motion(data.oMi[robot.n].rotation.T @ robot.gravity, np.zeros(3))
+    force = inertia * gravity  # momentum of a body that moves with the acceleration of gravity
+    return (pin.SE3(rotation, origin).inverse() * force).vector
+
+
+def run(robot, postures, load, bias, error, sign=1.0, begin=0.0):
+    times, count = np.arange(round(SECONDS * RATE)) / RATE, round(SECONDS * RATE)
+    blocks, stamps, rows = [], [], []
+    for k, q in enumerate(postures):
+        own = np.round(1e9 * (100.0 + begin + 10.0 * k + times)).astype(np.int64)
+        none = np.zeros((count, robot.n))
+        blocks.append(SampleBlock(own, k * 1000 + np.arange(count), np.tile(q, (count, 1)), none, none))
+        stamps.append(own[::2])
+        rows.append(np.tile(sign * weight(robot, q, load) + bias + error[k], (len(own[::2]), 1)))
+    return blocks, Wrenches(np.concatenate(stamps), np.concatenate(rows))
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_truth_is_inside_with_errors_of_any_sign(seed, sign, robot):
+    rng = np.random.default_rng(seed)
+    payload = sample_payload(robot.payload_prior, rng)
+    tool = from_com_form(0.9, np.array([0.0, 0.0, -0.1]), 0.001 * np.eye(3))
+    sensor = WristSensor(FRAME, 0.3, 0.02, 0.0)
+    bias = rng.uniform(-20.0, 20.0, 6) * np.repeat([1.0, 0.1], 3)
+    size = np.repeat([sensor.force_error, sensor.moment_error], 3)
+    postures = robot.home + rng.uniform(-0.8, 0.8, (4, robot.n))
+    errors = size * rng.choice((-1.0, 1.0), (2, 4, 6))
+    loaded = run(robot, postures, tool + payload, bias, errors[0], sign)
+    empty = run(robot, postures[:3], tool, bias, errors[1], sign, 100.0)
+    box = bound_by_wrench(robot, sensor, SETTINGS, loaded, empty)
+    assert np.all((box.lower <= payload[:4]) & (payload[:4] <= box.upper))
+    assert box.width[0] < 0.35 and np.all(box.width[1:] < 0.15)  # of 2.5 kg and 0.3 kg m and more
+    known = with_wrench(robot, box).payload_prior
+    assert known.box.is_subset_of(robot.payload_prior.box) and "wrist sensor" in known.name
+    assert np.all((known.box.lower - 1e-9 <= payload) & (payload <= known.box.upper + 1e-9))
+
+
+def test_without_a_tool_the_payload_alone_is_measured(robot):
+    payload = from_com_form(1.0, robot.payload_prior.shape.com.center, 0.003 * np.eye(3))
+    postures = robot.home + np.random.default_rng(7).uniform(-0.8, 0.8, (3, robot.n))
+    loaded = run(robot, postures, payload, np.ones(6), np.zeros((3, 6)))
+    box = bound_by_wrench(robot, WristSensor(FRAME, 0.1, 0.01, 0.0), SETTINGS, loaded)
+    assert np.all((box.lower <= payload[:4]) & (payload[:4] <= box.upper)) and box.width[0] < 0.2
+
+
+def test_wrenches_that_fit_no_payload_are_refused_with_what_to_look_at(robot):
+    payload = from_com_form(1.0, robot.payload_prior.shape.com.center, 0.003 * np.eye(3))
+    postures = robot.home + np.random.default_rng(8).uniform(-0.8, 0.8, (3, robot.n))
+    loaded = run(robot, postures, payload, np.zeros(6), 5.0 * np.eye(3, 6))
+    with pytest.raises(SysidError, match="is the frame 'end_effector_link' the sensor's"):
+        bound_by_wrench(robot, WristSensor(FRAME, 0.1, 0.01, 0.0), SETTINGS, loaded)
+    with pytest.raises(ModelError, match="unknown"):
+        bound_by_wrench(robot, WristSensor("ft", 0.1, 0.01), SETTINGS, loaded)
+    late = loaded[0], dataclasses.replace(loaded[1], stamps=loaded[1].stamps + 10**12)
+    with pytest.raises(SysidError, match="does not rest while there are wrenches"):
+        bound_by_wrench(robot, WristSensor(FRAME, 0.1, 0.01), SETTINGS, late)
