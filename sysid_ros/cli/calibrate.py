@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import datetime
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -172,37 +172,10 @@ def _calibrate_with_progress(
             return cancelled.partial, True
 
 
-@dataclass(frozen=True)
-class _Motion:
-    """A run of the nodes with one load: folder of its files, and the load of the hand [kg], last joint's frame [m]."""
-
-    folder: Path
-    mass: float = 0.0
-    tolerance: float = 0.0
-    com: Box | None = None
-
-    @property
-    def recording(self) -> str:
-        """The recording, as later runs take it."""
-        load = f"={self.mass!r}+-{self.tolerance!r}" if self.mass else ""
-        return f"{self.folder / RECORDING}{load}"
-
-
 def run_motions(options: argparse.Namespace) -> int:
-    """Start the nodes and move the arm, once with each load; return the exit status."""
-    status, model = calibrate_by_motions(options)
-    if status == ExitStatus.OK:
-        print(f"To use it: sysid identify --model {model} --serial {options.serial_number}")
-    return status
-
-
-def calibrate_by_motions(options: argparse.Namespace) -> tuple[int, Path]:
-    """Start the nodes and move the arm, once with each load.
+    """Start the nodes and move the arm, once with each load; return the exit status.
 
     The nodes end before a load is changed: meanwhile the arm's own controller holds it.
-
-    Returns:
-        The exit status, and the robot file with the calibration.
     """
     robot, arguments = load_robot(options.model), launch_values(options, ARGUMENTS)
     started = resolve(arguments, spelling=Spelling.OPTION)
@@ -211,8 +184,8 @@ def calibrate_by_motions(options: argparse.Namespace) -> tuple[int, Path]:
     (robot.uncalibrated or robot).gripper_state(options.gripper)
     com = None if options.com is None else _com_box(robot, options.com, options.com_tolerance)
     masses = [read_mass(text) for text in options.weight]
-    for mass in masses:
-        stated_box(robot, reference_weight(robot, *mass, com))
+    for one in masses:
+        stated_box(robot, reference_weight(robot, *one, com))
     mode = Mode(options.mode)
     is_simulated, simulated = mode.is_simulated, "arm_emulator" if mode.is_emulated else "arm_driver"
     first = {simulated: {"payload": "none", "seed": options.seed}} if is_simulated else {}
@@ -227,39 +200,37 @@ def calibrate_by_motions(options: argparse.Namespace) -> tuple[int, Path]:
     replace(values.arm, **record, **{name: value for name, value in times.items() if value})
     require_movable(found, "sysid calibrate run", Spelling.OPTION)
     results = make_results_directory(options.results)
-    motions = [_Motion(results / "1_empty")]
-    motions += [_Motion(results / f"{number}_weight", *mass, com) for number, mass in enumerate(masses, start=2)]
-    status = int(ExitStatus.OK)
-    for number, motion in enumerate(motions):
+    recorded: list[str] = []
+    for number, (mass, tolerance) in enumerate([(0.0, 0.0), *masses]):
+        folder = results / (f"{number + 1}_weight" if number else "1_empty")
         if not is_simulated:
-            _ask(f"Attach the reference weight of {motion.mass:g} kg" if motion.mass else "Empty the hand")
-        elif motion.mass:
-            say(f"the simulated arm holds a reference weight of {motion.mass:g} kg now")
-        log = motion.folder / "log"
+            _ask(f"Attach the reference weight of {mass:g} kg" if number else "Empty the hand")
+        elif number:
+            say(f"the simulated arm holds a reference weight of {mass:g} kg now")
+        log = folder / "log"
         environment = suite_environment(log, options.domain_id, vars(options))
         say_where(environment, log)
-        payload = repr(motion.mass) if motion.mass else "none"
-        if motion.mass and options.com is not None:
-            payload += " at " + " ".join(map(repr, options.com))
         known: dict[str, ParameterValue] = {"results_root": str(results), "arm_gripper": options.gripper}
         known.update({f"arm_{name}": value for name, value in record.items()})
-        if options.sweep_time and not motion.mass:  # friction of the empty hand
+        if options.sweep_time and not number:  # friction of the empty hand
             known["arm_sweep_time"] = options.sweep_time
         own = {"identification": known}
         if is_simulated:
-            own[simulated] = {"payload": payload, "seed": options.seed}
-        goal: dict[str, object] = {"serial": options.serial_number, "results": motion.folder}
-        goal |= {"seed": options.seed + number, "mass": motion.mass, "tolerance": motion.tolerance}
-        if motion.com is not None:
-            goal["com"] = ",".join(map(repr, motion.com.center.tolist()))
-            goal["com_tolerance"] = float(motion.com.radius.max())
-        goal |= {"motion_time": options.motion_time, "validation_time": options.validation_time}
-        goal["recording"] = [one.recording for one in motions[:number]]
+            place = " at " + " ".join(map(repr, options.com)) if options.com is not None else ""
+            own[simulated] = {"payload": f"{mass!r}{place}" if number else "none", "seed": options.seed}
+        goal: dict[str, object] = {"serial": options.serial_number, "results": folder}
+        goal |= {"seed": options.seed + number, "mass": mass, "tolerance": tolerance}
+        if number and com is not None:
+            goal["com"] = ",".join(map(repr, com.center.tolist()))
+            goal["com_tolerance"] = float(com.radius.max())
+        goal |= {"motion_time": options.motion_time, "validation_time": options.validation_time, "recording": recorded}
         client = client_of(CLIENT_MODULE, goal, options.robot_name)
         status = Suite(started, client, log, environment, own).run()
         if status != ExitStatus.OK:
-            break
-    return status, motions[-1].folder / robot_files(robot)[0]
+            return status
+        recorded.append(f"{folder / RECORDING}={mass!r}+-{tolerance!r}" if number else str(folder / RECORDING))
+    print(f"To use it: sysid identify --model {folder / robot_files(robot)[0]} --serial {options.serial_number}")
+    return ExitStatus.OK
 
 
 def _com_box(robot: RobotModel, com: Sequence[float], tolerance: float) -> Box:

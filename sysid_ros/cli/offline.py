@@ -142,13 +142,13 @@ def show_replay(result: IdentificationResult, options: argparse.Namespace) -> No
     from sysid_ros.cli.offline import open_replay  # a view is not always asked for
 
     replay = open_replay(result, Path(options.files[0]), options.model, options.view_port)
-    print(f"The recording is shown at {replay.url}; Ctrl-C ends it.", flush=True)
+    print(f"The recording is shown at {replay.view.url}; Ctrl-C ends it.", flush=True)
     try:
         replay.run()
     except KeyboardInterrupt:
         print()
     finally:
-        replay.close()
+        replay.view.close()
 
 
 def open_replay(result: IdentificationResult, file: Path, model: str, port: str) -> Replay:
