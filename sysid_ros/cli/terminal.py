@@ -416,7 +416,7 @@ def _parameter_table(result: IdentificationResult) -> Table:
         numbers = estimate.values[i], estimate.lower[i], estimate.upper[i]
         row = [name, unit, *map(_fixed, numbers), _factor(result.shrinkage[i])]
         if truth is not None:
-            row += [_fixed(truth[i]), "yes" if numbers[1] <= truth[i] <= numbers[2] else "NO"]
+            row += [_fixed(truth[i]), "yes" if result.holds_truth[i] else "NO"]
         rows.append(row)
     return make_table(heads, rows, left=2)
 
@@ -479,8 +479,7 @@ def _closing_parts(result: IdentificationResult) -> list[RenderableType]:
         parts.append(hanging("Errors: ", result.agreement.text))
     parts += _limits_parts(result)
     if result.truth is not None:
-        inside = int(np.sum((estimate.lower <= result.truth) & (result.truth <= estimate.upper)))
-        parts.append(Text(f"Truth (simulation) inside the bounds: {inside} of 10"))
+        parts.append(Text(f"Truth (simulation) inside the bounds: {result.holds_truth.sum()} of 10"))
     for text, prefix in [
         (estimate.alarm_text, "ALARM: "),
         (estimate.shortfall, "NOT IDENTIFIED: "),

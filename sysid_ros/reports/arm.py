@@ -191,23 +191,15 @@ def arm_html(result: ArmResult) -> str:
     columns = (base.formulas, base.units, old, base.values, base.lower, base.upper, share)
     found = identification.constants
     bounds = (found.prior.lower, found.prior.upper, found.lower, found.upper)
-    narrowed = int(np.count_nonzero(base.is_narrower))
-    shares = identification.row_shares
-    best = f"the best {100.0 * shares[0]:.0f} %" if shares.size else "there is none"
-    facts = [
-        ("Base parameters", str(len(base)), "", f"{narrowed} with narrower bounds than before"),
-        ("Certified rows", str(len(calibration.matrix)), "", "combinations that payload identification uses"),
-        ("Their width", f"{100.0 * identification.relative_width:.0f}", "%", f"of that before; {best}"),
-    ]
-    if check is not None:
-        ratio = float(np.linalg.norm(check.after) / max(float(np.linalg.norm(check.before)), 1e-12))
-        facts.append(("Torque residual", f"{100.0 * ratio:.0f}", "%", "of that before, on a motion that was not used"))
+    ratio = 1.0 if check is None else np.linalg.norm(check.after) / max(float(np.linalg.norm(check.before)), 1e-12)
     return render(
         "arm.html",
         result=result,
         record=calibration.record,
         robot=robot,
-        facts=facts,
+        identification=identification,
+        narrowed=np.count_nonzero(base.is_narrower),
+        ratio=ratio,
         rows=list(zip(*columns, strict=True)),
         friction=_friction(result),
         constants=list(zip(found.names, found.units, *bounds, strict=True)),

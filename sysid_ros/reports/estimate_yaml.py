@@ -160,8 +160,7 @@ def _parameters(result: IdentificationResult) -> list[dict[str, object]]:
             row |= {"statistical_lower": float(result.statistical.lower[i])}
             row |= {"statistical_upper": float(result.statistical.upper[i])}
         if result.truth is not None:
-            truth = float(result.truth[i])
-            row |= {"truth": truth, "is_inside": bool(estimate.lower[i] <= truth <= estimate.upper[i])}
+            row |= {"truth": float(result.truth[i]), "is_inside": bool(result.holds_truth[i])}
         rows.append(row)
     return rows
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -118,8 +119,8 @@ def identifiability_html(result: IdentifiabilityResult) -> str:
         result,
         source=result.source,
         lead=summarize(structure),
-        states=_states(result),
-        facts=_facts(result),
+        weakness=weakness(structure),
+        classes=Counter(symbol for _, row in symbol_table(structure) for symbol in row),
         explanations=[
             (body.name, [text for text, owner in zip(texts, structure.body_of, strict=True) if owner == index])
             for index, body in enumerate(structure.bodies)
@@ -128,7 +129,7 @@ def identifiability_html(result: IdentifiabilityResult) -> str:
             (body, describe_motion(structure, body), structure.count_of_body(index))
             for index, body in enumerate(structure.bodies)
         ],
-        settings=_settings(structure),
+        rotors=[body.name for body in structure.tree.bodies if body.rotor is not None],
         **of_data,
     )
 
@@ -153,41 +154,6 @@ def _render(template: str, result: IdentifiabilityResult, **values: Any) -> str:
     )
 
 
-def _states(result: IdentifiabilityResult) -> list[tuple[str, str, str]]:
-    comparison = result.comparison
-    boxes = []
-    if comparison.is_near_dependency:
-        boxes.append(("warn", "Rounded geometry", comparison.sentence()))
-    if weakness(comparison.snapped):
-        boxes.append(("warn", "Weak", weakness(comparison.snapped)))
-    boxes += [("warn", "Note", f"{note}.") for note in result.structure.mechanism.notes]
-    if result.analysis is not None:
-        is_complete = result.analysis.determined == result.structure.count
-        text = describe_data(result.analysis, result.advice)
-        boxes.append(("good" if is_complete else "warn", "This data", text))
-    if result.reason:
-        boxes.append(("warn", "Bounds", result.reason))
-    return boxes
-
-
-def _facts(result: IdentifiabilityResult) -> list[tuple[str, str, str, str]]:
-    structure = result.structure
-    flat = [symbol for _, row in symbol_table(structure) for symbol in row]
-    facts = [
-        ("Base parameters", str(structure.count), "", f"of {len(structure.names)} unknown parameters"),
-        ("Known on their own", str(flat.count(Symbol.IDENTIFIABLE)), "", "parameters"),
-        ("Only in combination", str(flat.count(Symbol.CHOSEN) + flat.count(Symbol.COMBINED)), "", "parameters"),
-        ("Never", str(flat.count(Symbol.UNIDENTIFIABLE)), "", "parameters"),
-    ]
-    if result.comparison.is_near_dependency:
-        note = "base parameters, not all of them real"
-        facts.append(("Geometry as written", str(result.comparison.raw.count), "", note))
-    if result.analysis is not None:
-        found = f"{result.analysis.determined} of {structure.count}"
-        facts.append(("This data", found, "", "combinations determined"))
-    return facts
-
-
 def _spectrum(analysis: DataAnalysis) -> str | None:
     values = analysis.singular_values
     shown = values > 1e-6 * max(float(values.max(initial=0.0)), 1e-300)
@@ -201,17 +167,3 @@ def _spectrum(analysis: DataAnalysis) -> str | None:
     plot.level(DETERMINED, plots.WARN, 1.0, plots.DASHED)
     description = "How many times better the data know each combination than before"
     return plots.inline_plots("spectrum", description, [plot])
-
-
-def _settings(structure: Structure) -> dict[str, str]:
-    settings = structure.settings
-    rotors = [b.name for b in structure.tree.bodies if b.rotor is not None]
-    return {
-        "measured": settings.measured.replace("_", " "),
-        "motion": settings.motion,
-        "gravity [m/s²]": ", ".join(f"{x:.6g}" for x in structure.mechanism.gravity),
-        "joint parameters": ", ".join(settings.joint_parameters) or "none",
-        "rotors": ", ".join(rotors) or "none",
-        "known bodies": ", ".join(settings.known) or "none",
-        "tolerance [-]": f"{settings.tolerance:g}",
-    }

@@ -54,6 +54,11 @@ class Bounded:
         """Upper minus lower bound."""
         return self.upper - self.lower
 
+    @property
+    def is_bounded(self) -> bool:
+        """Whether all bounds are finite."""
+        return bool(np.all(np.isfinite(self.lower) & np.isfinite(self.upper)))
+
     def contains(self, point: ArrayLike) -> NDArray[np.bool_]:
         """Entry by entry, whether the point lies inside, borders included."""
         return (self.lower <= np.asarray(point)) & (np.asarray(point) <= self.upper)
@@ -123,7 +128,7 @@ def symmetric_eigenvalues(matrix: Bounded) -> Bounded:
     Weyl: they lie within the spectral norm of the radius matrix of those of the midpoint.
     """
     values = np.asarray(np.linalg.eigvalsh(matrix.values), dtype=np.float64)
-    if not _is_bounded(matrix):
+    if not matrix.is_bounded:
         return _unbounded(values)
     center = 0.5 * (matrix.lower + matrix.upper)
     radius = np.maximum(matrix.upper - center, center - matrix.lower)
@@ -163,7 +168,7 @@ def exported_payload(robot: RobotModel, estimate: ParameterEstimate) -> Bounded:
     """
     known = _payload_of(robot, estimate)
     values = known.values
-    if not _is_bounded(known):
+    if not known.is_bounded:
         return known
     if estimate.target == END_EFFECTOR and not inertia.is_physically_consistent(values):
         try:
@@ -372,7 +377,7 @@ def notices(result: IdentificationResult) -> tuple[str, ...]:
             bound = f"upper bound {mass.upper[0]:.3f} kg"
             texts.append(f"the mass {relation} the arm's rated payload of {rated:g} kg ({bound})")
     if result.truth is not None and result.is_usable:
-        outside = ~((result.estimate.lower <= result.truth) & (result.truth <= result.estimate.upper))
+        outside = ~result.holds_truth
         if outside.any():
             names = ", ".join(np.array(inertia.PARAMETER_NAMES)[outside])
             prior, why = result.robot.payload_prior, "an assumption does not hold, or it is a bug"
@@ -382,16 +387,12 @@ def notices(result: IdentificationResult) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def _is_bounded(x: Bounded) -> bool:
-    return bool(np.all(np.isfinite(x.lower) & np.isfinite(x.upper)))
-
-
 def _unbounded(values: Array) -> Bounded:
     return Bounded(values, np.full_like(values, -np.inf), np.full_like(values, np.inf))
 
 
 def _moved(point: Bounded, rotation: Array, translation: Array) -> Bounded:
-    if not _is_bounded(point):
+    if not point.is_bounded:
         return _unbounded(rotation @ point.values + translation)
     rotated = linear_map(rotation, point)
     scale = np.abs(translation) + np.maximum(np.abs(rotated.lower), np.abs(rotated.upper))
@@ -418,7 +419,7 @@ def _inertia_about_com(parameters: Bounded) -> Bounded:
 
 def _rotated(matrix: Bounded, rotation: Array) -> Bounded:
     """``R M R^T`` for every symmetric M (3, 3) inside."""
-    if not _is_bounded(matrix):
+    if not matrix.is_bounded:
         return _unbounded(rotation @ matrix.values @ rotation.T)
     flat = Bounded(matrix.values.ravel(), matrix.lower.ravel(), matrix.upper.ravel())
     mapped = linear_map(np.asarray(np.kron(rotation, rotation), dtype=np.float64), flat)

@@ -36,7 +36,7 @@ def arm_pictures(result: IdentificationResult) -> str | None:
     if not result.is_usable:
         return None
     robot, tool = result.robot, summarize_payload(result, result.robot.tool_frame)
-    if not np.all(np.isfinite(tool.com.lower) & np.isfinite(tool.com.upper)):
+    if not tool.com.is_bounded:
         return None
     samples = result.samples
     q = robot.home if samples is None or len(samples) == 0 else samples.q[-1]

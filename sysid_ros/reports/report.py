@@ -14,7 +14,7 @@ from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
 from sysid_ros.reports import figures
 from sysid_ros.reports.limits import describe_limits, find_open_parameters
 from sysid_ros.reports.pages import render
-from sysid_ros.reports.payload import PayloadSummary, notices, summarize_payload
+from sysid_ros.reports.payload import notices, summarize_payload
 from sysid_ros.reports.picture import arm_pictures
 from sysid_ros.reports.result import BLIND_SPOTS, IdentificationResult
 from sysid_ros.reports.torque_fit import explained_torque
@@ -54,7 +54,8 @@ def report_html(result: IdentificationResult) -> str:
         tool, joint = summarize_payload(result, robot.tool_frame), summarize_payload(result)
         answer = {
             "mass": joint.mass,
-            "facts": _facts(result, tool),
+            "knows_com": Quantity.COM in estimate.narrower,
+            "median": float(np.median(result.shrinkage)),
             "picture": arm_pictures(result),
             "parameters": list(zip(PARAMETER_NAMES, PARAMETER_UNITS, _MEANINGS, strict=True)),
             "bars": [_bar(result, i) for i in range(10)],
@@ -84,33 +85,6 @@ def report_html(result: IdentificationResult) -> str:
         groups=[(title, table) for title, table in groups if table],
         **answer,
     )
-
-
-def _facts(result: IdentificationResult, tool: PayloadSummary) -> list[tuple[str, str, str, str]]:
-    estimate, shrinkage = result.estimate, result.shrinkage
-    x, y, z = 1e3 * tool.com.values
-    above, below = 1e3 * (tool.com.upper - tool.com.values), 1e3 * (tool.com.values - tool.com.lower)
-    parts = [f"+{a:.1f} / \N{MINUS SIGN}{b:.1f}" for a, b in zip(above, below, strict=True)]
-    com = f"({', '.join(parts)}) mm" if np.all(np.isfinite(above)) else "not bounded"
-    place = (f"({x:.1f}, {y:.1f}, {z:.1f})", "mm")
-    if Quantity.COM not in estimate.narrower:
-        place, com = ("not known", ""), "no better than before the data"
-    more, less = float(tool.mass.upper - tool.mass.values), float(tool.mass.values - tool.mass.lower)
-    spread = f"median of ten; mass {shrinkage[0]:.0f} ×, worst {shrinkage.min():.1f} ×"
-    windows = f"{estimate.number_of_windows} windows, condition number {estimate.condition_number:.3g}"
-    facts = [
-        ("Mass", f"{tool.mass.values:.3f}", "kg", f"+{more:.3f} / \N{MINUS SIGN}{less:.3f} kg"),
-        ("Centre of mass, tool frame", *place, com),
-        ("Bounds against the prior", f"{np.median(shrinkage):.0f} ×", "narrower", spread),
-        ("Data", f"{estimate.data_seconds:.1f}", "s", windows),
-    ]
-    if result.agreement is not None:
-        note = result.agreement.width_text or "of all windows"
-        facts.append(("Allowed errors used", f"{100.0 * result.agreement.share:.0f}", "%", note))
-    if result.truth is not None:
-        inside = int(np.sum((estimate.lower <= result.truth) & (result.truth <= estimate.upper)))
-        facts.append(("Truth inside (simulation)", f"{inside}", "of 10", "known only in simulation"))
-    return facts
 
 
 def _bar(result: IdentificationResult, i: int) -> dict[str, float] | None:

@@ -301,6 +301,12 @@ class IdentificationResult:
         return self.is_usable and self.estimate.status is EstimateStatus.IDENTIFIED
 
     @property
+    def holds_truth(self) -> NDArray[np.bool_]:
+        """Whether the bounds of each parameter contain the truth, (10,); false without one."""
+        truth = np.nan if self.truth is None else self.truth
+        return np.asarray((self.estimate.lower <= truth) & (truth <= self.estimate.upper))
+
+    @property
     def reason_unusable(self) -> str:
         """What the data lack or contradict, in a sentence."""
         return self.estimate.alarm_text or self.estimate.shortfall or "the fit of the parameters did not converge"
