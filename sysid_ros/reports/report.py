@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +18,6 @@ from sysid_ros.reports.payload import notices, summarize_payload
 from sysid_ros.reports.picture import arm_pictures
 from sysid_ros.reports.result import BLIND_SPOTS, IdentificationResult
 from sysid_ros.reports.torque_fit import explained_torque
-
-if TYPE_CHECKING:
-    from sysid_ros.core.certification.certificate import MarginRow
 
 _DIGITS = {"kg": 3, "kg m": 4, "kg m^2": 5, "m": 4}
 _MEANINGS = (
@@ -112,32 +109,24 @@ def _fit(result: IdentificationResult) -> list[tuple[Any, ...]]:
     rest, sensors = samples.tau - predicted, result.robot.sensors
     claimed = sensors.effort_relative_error * np.abs(samples.tau) + sensors.effort_absolute_error
     picked, allowed = explained_torque(result)
-    rows = []
-    for j, name in enumerate(result.robot.joint_names):
-        spread = float(np.var(samples.tau[:, j]))
-        determination = 1.0 - float(np.var(rest[:, j])) / spread if spread > 0.0 else float("nan")
-        shares = [
-            100.0 * float(np.mean(np.abs(rest[at, j]) <= limit[:, j]))
-            for at, limit in ((picked, allowed), (slice(None), claimed))
-        ]
-        rms, largest = float(np.sqrt(np.mean(rest[:, j] ** 2))), float(np.abs(rest[:, j]).max())
-        rows.append((name, rms, largest, float(rest[:, j].mean()), determination, *shares))
-    return rows
+    spread = np.var(samples.tau, axis=0)
+    columns = (
+        np.sqrt(np.mean(rest**2, axis=0)),
+        np.abs(rest).max(axis=0),
+        rest.mean(axis=0),
+        1.0 - np.var(rest, axis=0) / np.where(spread > 0.0, spread, np.nan),
+        100.0 * np.mean(np.abs(rest[picked]) <= allowed, axis=0),
+        100.0 * np.mean(np.abs(rest) <= claimed, axis=0),
+    )
+    return list(zip(result.robot.joint_names, *columns, strict=True))
 
 
 def _margins(result: IdentificationResult) -> dict[str, Any]:
+    """Kinds of margins, those of each plan by kind, and the least of each kind."""
     kinds = list(dict.fromkeys(row.kind for motion in result.motions for row in motion.margins))
-    by_plan = [({row.kind: row for row in motion.margins}, motion.followed) for motion in result.motions]
-    least = {kind: min(rows[kind].margin for rows, _ in by_plan if kind in rows) for kind in kinds}
-
-    def cell(row: MarginRow | None, followed: float | None) -> dict[str, Any] | None:
-        if row is None:
-            return None
-        is_behind = followed is not None and row.time is not None and row.time > followed
-        place = row.place[:-2] + "\N{NO-BREAK SPACE}s" if row.place.endswith(" s") else row.place
-        return {"value": row.value, "place": place, "is_behind": is_behind, "is_least": row.margin == least[row.kind]}
-
-    return {"kinds": kinds, "rows": [[cell(rows.get(kind), end) for kind in kinds] for rows, end in by_plan]}
+    plans = [{row.kind: row for row in motion.margins} for motion in result.motions]
+    least = {kind: min(rows[kind].margin for rows in plans if kind in rows) for kind in kinds}
+    return {"kinds": kinds, "plans": plans, "least": least}
 
 
 def _claims(result: IdentificationResult) -> list[tuple[str, str]]:
