@@ -83,10 +83,10 @@ def read_arguments(context: LaunchContext, arguments: Sequence[Argument]) -> dic
 
 
 def _refuse_unknown(context: LaunchContext, arguments: Sequence[Argument]) -> None:
-    """Refuse what was typed and does not exist: ``ros2 launch`` itself passes over it, and the default holds.
+    """Refuse unknown arguments: ``ros2 launch`` itself passes over them, and the defaults hold.
 
     Only where the command line names our file. In a launch file of others that includes ours, the command line and the
-    launch configurations hold arguments of theirs, and nothing tells them from misspelt ones of ours.
+    launch configurations hold arguments of theirs, which cannot be told from misspelt ones of ours.
     """
     path = Path(context.get_locals_as_dict().get("current_launch_file_path", ""))
     if not any(Path(word).absolute() == path or (word == path.name and PACKAGE in sys.argv) for word in sys.argv):

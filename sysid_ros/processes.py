@@ -187,7 +187,7 @@ class Process:
         parameter_files: Files of the package it reads; ``{mode}`` stands for that launch argument.
         ends_last: Whether it is ended only when all others have: they need it to end in order.
         is_required: Whether the suite ends when it ends, as motions or their data need it. Others are started again.
-        has_key: Whether it gets the key of the suite, with which it signs what others rely on, or checks that.
+        has_key: Whether it gets the key of the suite, with which messages are signed and checked.
         package: Where its module is, in this package.
     """
 

@@ -51,7 +51,7 @@ CLIENT_MODULE = "sysid_ros.nodes.calibrate_client"
 LARGEST_CHANGE = 1e4
 """Of torque offsets: more than any joint has [Nm]."""
 _LISTED = 20
-"""Parameters listed in the report: those that narrowed most."""
+"""Parameters listed in the report: the ones that narrowed most."""
 
 
 def run_arm(options: argparse.Namespace) -> int:
@@ -168,7 +168,7 @@ def _calibrate_with_progress(
             if cancelled.partial is None:
                 display.message("stopped before anything was proven; the recordings are as they were")
                 raise KeyboardInterrupt from None
-            display.message("stopped: what was proven by then is kept")
+            display.message("stopped: bounds proven so far are kept")
             return cancelled.partial, True
 
 
@@ -245,7 +245,7 @@ def _ask(request: str) -> None:
     try:
         input(f"{request}, then press Enter: ")
     except EOFError:
-        raise SysidError(f"{request}: nobody is there to say that it is done; run it in a terminal") from None
+        raise SysidError(f"{request}: there is no terminal to confirm it in; run the command in one") from None
 
 
 def describe_check(robot: RobotModel, check: TorqueCheck) -> list[RenderableType]:
@@ -260,7 +260,7 @@ def describe_check(robot: RobotModel, check: TorqueCheck) -> list[RenderableType
 
 
 def describe_calibration(robot: RobotModel, calibration: ArmCalibration) -> list[RenderableType]:
-    """Describe what a calibration knows: where from, and the parameters that narrowed most."""
+    """Describe a calibration: its recordings, and the parameters that narrowed most."""
     record = calibration.record
     until = f", to be used until {record.expires}" if record.expires else ""
     lines: list[RenderableType] = [f"Arm {record.serial} ({calibration.robot}), {record.date}{until}"]
@@ -269,7 +269,7 @@ def describe_calibration(robot: RobotModel, calibration: ArmCalibration) -> list
         lines.append(f"state of the gripper: {record.gripper or 'not stated'}")
     if record.share is not None:
         lines.append(f"{100.0 * record.share:.0f} % of the allowed errors used")
-    lines.append(f"{len(calibration.matrix)} certified rows on what the recordings share")
+    lines.append(f"{len(calibration.matrix)} certified rows on the parameters that recordings share")
     before, after = open_arm(robot, record.openings).theta_box.width, calibration.box.width
     share = np.divide(after, before, out=np.ones_like(after), where=before > 0.0)
     order = [int(k) for k in np.argsort(share)[:_LISTED] if share[k] < 0.99]

@@ -17,7 +17,7 @@ from sysid_ros.reports.payload import felt_torques
 
 
 def check_load(options: argparse.Namespace) -> int:
-    """Compare mass and CoM with their bounds, and show the external torques; the exit status tells whether they fit."""
+    """Compare mass and CoM with their bounds, and show the external torques; the exit status says whether they fit."""
     found = read_exported(options.folder, accept_uncertain=True)
     robot = load_robot(options.model or found.robot)
     load = found.at_tool if options.at == "tool" else found.behind_flange

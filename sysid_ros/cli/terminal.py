@@ -422,7 +422,7 @@ def _parameter_table(result: IdentificationResult) -> Table:
 
 
 def body_summary(target: Target, estimate: ParameterEstimate) -> RenderableType:
-    """Return what was found of another body than the payload: its parameters, and what joint torques tell of it."""
+    """Return the result for another body than the payload: its parameters, and combinations seen in joint torques."""
     title = Text(f"{target.label}" + (f", about the frame of {target.frame}" if target.frame else ""), style="bold")
     if not estimate.is_consistent:
         return Group(title, hanging("ALARM: ", estimate.alarm_text))

@@ -83,7 +83,7 @@ def recording_from_arrays(
 ) -> Recording:
     """Make a recording of arrays in the robot's joint order; see :data:`ARRAYS`.
 
-    Of the options, what is stated of the efforts counts.
+    Of the options, only statements on the efforts count.
 
     Raises:
         InvalidRecording: One is missing, has another shape, or numbers that this arm cannot have.

@@ -234,14 +234,14 @@ def _friction(result: ArmResult) -> list[tuple[Any, ...]]:
 
 
 _READS_BACK = 1e-9
-"""How far what is read back may be from what was written, relative to the largest entry of its body."""
+"""Largest difference of numbers that are read back, relative to the largest entry of their body."""
 
 
 def arm_urdf(robot: RobotModel, theta: Array, comment: str = "identified parameters of the arm") -> str:
-    """Return the description with these parameters; what is fixed to a link keeps its own where a body is left for it.
+    """Return the description with these parameters; fixed links keep their own where a body is left for the moved one.
 
     A joint moves its link and everything fixed to that. The difference to the new parameters goes into the link itself;
-    where no body has what is left for it, the link takes the whole, and what is fixed to it is left without inertia.
+    where no body has the rest, the link takes the whole, and everything fixed to it is left without inertia.
     Friction of a motor-side arm goes into ``<dynamics>``.
 
     Args:
@@ -250,7 +250,7 @@ def arm_urdf(robot: RobotModel, theta: Array, comment: str = "identified paramet
         comment: One line for the reader of the file.
 
     Raises:
-        SysidError: A body has parameters that no body can have, or what was written does not read back the same.
+        SysidError: A body has parameters that no body can have, or the text does not read back the same.
     """
     root = ET.fromstring(robot.urdf, parser=ET.XMLParser(target=ET.TreeBuilder(insert_comments=True)))
     root.insert(0, ET.Comment(f" {comment.replace('--', '- -')} "))

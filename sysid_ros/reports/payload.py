@@ -125,7 +125,7 @@ def negated(a: Bounded) -> Bounded:
 def symmetric_eigenvalues(matrix: Bounded) -> Bounded:
     """Eigenvalues (k,), ascending, of every symmetric matrix (k, k) inside.
 
-    Weyl: they lie within the spectral norm of the radius matrix of those of the midpoint.
+    Weyl: they differ from the ones of the midpoint by at most the spectral norm of the radius matrix.
     """
     values = np.asarray(np.linalg.eigvalsh(matrix.values), dtype=np.float64)
     if not matrix.is_bounded:
@@ -162,7 +162,7 @@ def payload_parameters(result: IdentificationResult) -> Bounded:
 def exported_payload(robot: RobotModel, estimate: ParameterEstimate) -> Bounded:
     """Return the payload as it is shown and exported, ten parameters about the frame of the last joint, (10,).
 
-    These are those of the estimate, with some extent in every direction: the best fit may be a rod or a point, which
+    They are the estimate, with some extent in every direction: the best fit may be a rod or a point, which
     simulators refuse. What is left of an end effector without its nominal body need not be a body: then the nearest one
     within the bounds counts, where there is one.
     """
@@ -261,7 +261,7 @@ def summarize(
 ) -> PayloadSummary:
     """Describe a payload in a frame fixed to the last body.
 
-    Every bound is rigorous as long as those of ``parameters`` are. The CoM is bounded about the joint frame first and
+    Every bound is rigorous if the bounds of ``parameters`` are. The CoM is bounded about the joint frame first and
     then moved: moving the first moment would count the uncertainty of the mass twice.
 
     Args:

@@ -81,7 +81,7 @@ def _require_reads_back(text: str, link: str, payload: np.ndarray) -> None:
 Array = NDArray[np.float64]
 
 DIGITS = 12
-"""Significant digits of numbers without bounds: what is beyond them is rounding of the computation."""
+"""Significant digits of numbers without bounds: digits beyond are rounding of the computation."""
 
 
 _EDGE = 0.1
@@ -345,7 +345,7 @@ def payload_file(name: str, note: str | None = None, **values: Load | Array) -> 
         name: Name of the file, and of its template in ``reports/templates``.
         note: One line for the reader.
         values: The payload alone at the ``tool`` frame and at the ``flange``, tool and payload at the flange as the
-            ``whole``, and ``tool_in_flange``, a transform (4, 4) [m]; each file has those that it needs.
+            ``whole``, and ``tool_in_flange``, a transform (4, 4) [m]; each file has the values that it needs.
     """
     return _fill(name, note=note, link=PAYLOAD_LINK, **values)
 

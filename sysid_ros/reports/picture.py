@@ -29,7 +29,7 @@ _AROUND = 40
 
 
 def arm_pictures(result: IdentificationResult) -> str | None:
-    """Return the arm where it was last with the box of the CoM, and what is around its tool frame, enlarged.
+    """Return the arm where it was last with the box of the CoM, and its tool frame enlarged.
 
     None where there is no usable estimate, or the CoM is not bounded.
     """
@@ -154,7 +154,7 @@ class _Picture:
         for index, part in enumerate(self._parts):
             flat, depth = project(part.points - center)
             places = 0.5 * np.array(SIZE) + scale * flat * [1.0, -1.0]
-            # Circles stand for the arm, which hides nothing of what is known of the payload.
+            # Circles stand for the arm, which hides nothing of the payload.
             order = float(depth.max()) + (0.0 if part.tag == "circle" and part.radius else 10.0)
             drawn.append((order, _element(index, part, places, scale * part.radius)))
         shapes = "".join(text for _, text in sorted(drawn, key=lambda one: one[0]))

@@ -1,4 +1,4 @@
-"""``report.html``: one self-contained page, the answer first, then what it rests on."""
+"""``report.html``: one self-contained page, the answer first, then its grounds."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _fit(result: IdentificationResult) -> list[tuple[Any, ...]]:
 
 
 def _margins(result: IdentificationResult) -> dict[str, Any]:
-    """Kinds of margins, those of each plan by kind, and the least of each kind."""
+    """Kinds of margins, the margins of each plan by kind, and the least of each kind."""
     kinds = list(dict.fromkeys(row.kind for motion in result.motions for row in motion.margins))
     plans = [{row.kind: row for row in motion.margins} for motion in result.motions]
     least = {kind: min(rows[kind].margin for rows in plans if kind in rows) for kind in kinds}
@@ -130,7 +130,7 @@ def _margins(result: IdentificationResult) -> dict[str, Any]:
 
 
 def _claims(result: IdentificationResult) -> list[tuple[str, str]]:
-    """Return what the certificates say, each sentence once, with the plans it speaks of."""
+    """Return the claims of the certificates, each sentence once, with the plans it speaks of."""
     plans: dict[str, list[str]] = {}
     for number, motion in enumerate(result.motions, start=1):
         plans.setdefault(motion.claims or "Nothing is known of its certificate.", []).append(str(number))

@@ -59,7 +59,7 @@ def differentiate(stamps: ArrayLike, values: Array, filter_time: float = FILTER_
 def derivative_weights(length: int) -> Array:
     """Return the weights of samples around one, oldest first, in its derivative by a Savitzky-Golay filter, (length,).
 
-    They are those of samples one apart; scipy has them too, in a package that takes a second to load.
+    For samples one apart; scipy has them too, in a package that takes a second to load.
     """
     return np.asarray(_fit(length)[1])
 

@@ -1,4 +1,4 @@
-"""Replays a recording in the scene: a slider for the time, and what was known of the payload by then."""
+"""Replays a recording in the scene: a slider for the time, and the bounds of the payload by then."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Story:
         return (followed[-1] if followed else None), (waiting[0] if waiting else None)
 
     def estimate(self, at: float) -> ParameterEstimate | None:
-        """Return what was known at a time [s]; None before the first update."""
+        """Return the estimate at a time [s]; None before the first update."""
         k = int(np.searchsorted(self.update_times, at, side="right")) - 1
         if k < 0:
             return None

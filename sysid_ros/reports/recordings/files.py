@@ -39,10 +39,10 @@ def read_recording(
             ``.bag``), or a table (``.csv``, ``.npz``).
         robot: The arm that was recorded.
         options: What the file may leave open.
-        watch: Told how far it is, and may end it; what was read by then is the recording.
+        watch: Told how far it is, and may end it with the samples so far.
 
     Raises:
-        InvalidRecording: The file is missing or cannot be used; says what, where and what is allowed.
+        InvalidRecording: The file is missing or cannot be used; the message has the place, the fault and the cure.
         ParameterOutOfRange: A scale is stated of a joint that the robot does not have.
     """
     file, options = Path(path), options or ReadOptions()
@@ -103,7 +103,7 @@ def read_recordings(
             refused.
 
     Raises:
-        SysidError: One of them cannot be used; says what, where and what is allowed.
+        SysidError: One of them cannot be used; the message has the place, the fault and the cure.
     """
     loaded, warnings, computed, state = list[LoadedRecording](), list[str](), robot, gripper
     read = [read_load(text, robot) for text in texts]
@@ -139,7 +139,7 @@ def names_apart(paths: Sequence[Path]) -> list[str]:
 
 
 def read_load(text: str, robot: RobotModel) -> tuple[Path, KnownLoad]:
-    """Split ``FILE[=MASS[+-TOLERANCE]]`` into the file and what the hand held.
+    """Split ``FILE[=MASS[+-TOLERANCE]]`` into the file and the load of the hand.
 
     Raises:
         ParameterOutOfRange: The mass or its tolerance is no number.
