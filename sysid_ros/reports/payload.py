@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -81,11 +82,11 @@ def linear_map(matrix: Array, bounded: Bounded) -> Bounded:
 
 def product(a: Bounded, b: Bounded) -> Bounded:
     """``x y`` for independent x in a and y in b, entry by entry; a square needs :func:`square`."""
-    corners = np.stack([a.lower * b.lower, a.lower * b.upper, a.upper * b.lower, a.upper * b.upper])
-    return Bounded(a.values * b.values, *_hull(corners))
+    return Bounded(a.values * b.values, *_hull(np.multiply, a, b))
 
 
-def _hull(corners: Array) -> tuple[Array, Array]:
+def _hull(operation: Callable[[Array, Array], Array], a: Bounded, b: Bounded) -> tuple[Array, Array]:
+    corners = np.stack([operation(x, y) for x in (a.lower, a.upper) for y in (b.lower, b.upper)])
     return widened(corners.min(axis=0), corners.max(axis=0), np.abs(corners).max(axis=0))
 
 
@@ -101,9 +102,7 @@ def square(a: Bounded) -> Bounded:
 def quotient(a: Bounded, b: Bounded) -> Bounded:
     """``x / y`` for independent x in a and y in b; unbounded where b touches zero."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        corners = np.stack([a.lower / b.lower, a.lower / b.upper, a.upper / b.lower, a.upper / b.upper])
-        values = a.values / b.values
-    lower, upper = _hull(corners)
+        values, (lower, upper) = a.values / b.values, _hull(np.divide, a, b)
     touches_zero = (b.lower <= 0.0) & (b.upper >= 0.0)
     return Bounded(values, np.where(touches_zero, -np.inf, lower), np.where(touches_zero, np.inf, upper))
 
@@ -402,19 +401,13 @@ def _moved(point: Bounded, rotation: Array, translation: Array) -> Bounded:
 
 def _inertia_about_com(parameters: Bounded) -> Bounded:
     """Inertia about the CoM (3, 3), axes of the joint frame: each entry as tight as the box of parameters allows."""
-    mass, *h = (parameters[[i]] for i in range(4))
-    entries = {(0, 0): 4, (0, 1): 5, (1, 1): 6, (0, 2): 7, (1, 2): 8, (2, 2): 9}
-    parts = {name: np.zeros((3, 3)) for name in ("values", "lower", "upper")}
-    for (row, column), index in entries.items():
-        if row == column:
-            others = [axis for axis in range(3) if axis != row]
-            shift = negated(quotient(total(square(h[others[0]]), square(h[others[1]])), mass))
-        else:
-            shift = quotient(product(h[row], h[column]), mass)
-        entry = total(parameters[[index]], shift)
-        for name, matrix in parts.items():
-            matrix[row, column] = matrix[column, row] = getattr(entry, name)[0]
-    return Bounded(**parts)
+    mass, h = parameters[0], parameters[1:4]
+    squares = square(h)
+    off = quotient(product(h[:, None], h[None, :]), mass)
+    diagonal = negated(quotient(total(squares[[1, 0, 0]], squares[[2, 2, 1]]), mass))
+    names, is_diagonal = ("values", "lower", "upper"), np.eye(3, dtype=bool)
+    shift = Bounded(*(np.where(is_diagonal, getattr(diagonal, name), getattr(off, name)) for name in names))
+    return total(parameters[np.array([[4, 5, 7], [5, 6, 8], [7, 8, 9]])], shift)
 
 
 def _rotated(matrix: Bounded, rotation: Array) -> Bounded:
