@@ -53,11 +53,8 @@ def read_recording(
     if suffix == ".mcap" and holds(file, SAMPLES):
         for what in ("units", "joint_names", "effort_sign", "effort_scale"):
             if getattr(options, what):
-                told, allowed = (
-                    f"{what.replace('_', ' ')} for a recording of this suite",
-                    "nothing: it says that itself",
-                )
-                raise InvalidRecording(file, told, getattr(options, what), allowed)
+                stated = f"{what.replace('_', ' ')} for a recording of this suite"
+                raise InvalidRecording(file, stated, getattr(options, what), "nothing: it says that itself")
         return read_mcap(file, robot, options, watch)
     if suffix in BAGS:
         return read_bag(file, robot, options, watch)
