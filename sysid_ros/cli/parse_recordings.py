@@ -1,4 +1,4 @@
-"""The command lines of what works without a running arm: on recordings, plans and robot descriptions."""
+"""The command lines that work on recordings, plans and robot descriptions, and of ``sysid calibrate``."""
 
 from __future__ import annotations
 

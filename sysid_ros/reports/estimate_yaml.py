@@ -1,4 +1,4 @@
-"""``estimate.yaml``: every number of the result, with its unit, frame and meaning, for programs and people."""
+"""``estimate.yaml``: every number of the result, with unit, frame and meaning; and the payload read back from it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from sysid_ros.reports.payload import (
     summarize_behind_flange,
     summarize_payload,
 )
-from sysid_ros.reports.payload_files import RULE, find_well_known
+from sysid_ros.reports.payload_files import RULE, find_well_known, join_names
 from sysid_ros.reports.result import BLIND_SPOTS, IdentificationResult
 
 FORMAT = "sysid_ros estimate 1"
@@ -354,12 +354,9 @@ def read_exported(folder: Path | str, accept_uncertain: bool = False) -> Exporte
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise unusable_result(path, f"damaged ({type(error).__name__}: {error})") from error
     if unknown:
-        names = " and ".join(name.value for name in unknown)
-        raise unusable_result(path, f"the bounds of {names} are no narrower than before the data")
+        raise unusable_result(path, f"the bounds of {join_names(unknown)} are no narrower than before the data")
     loose = {Quantity.MASS, Quantity.COM} - find_well_known(found.at_tool)
     if loose and not accept_uncertain:
-        names = " and ".join(name.value for name in Quantity if name in loose)
-        raise unusable_result(
-            path, f"{names} not well known ({RULE}); calibrate the arm, move it more, or say --accept-uncertain"
-        )
+        cure = "calibrate the arm, move it more, or say --accept-uncertain"
+        raise unusable_result(path, f"{join_names(loose)} not well known ({RULE}); {cure}")
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from itertools import permutations
 from xml.etree import ElementTree
@@ -210,6 +210,11 @@ def find_well_known(summary: PayloadSummary) -> frozenset[Quantity]:
         Quantity.INERTIA: off(moments) <= INERTIA_KNOWN * float(np.max(moments.values)),
     }
     return frozenset(quantity for quantity, known in is_known.items() if known)
+
+
+def join_names(quantities: Collection[Quantity]) -> str:
+    """Return the names of quantities, in their order, joined by "and"."""
+    return " and ".join(quantity.value for quantity in Quantity if quantity in quantities)
 
 
 def show_bounded(value: float, lower: float, upper: float) -> str:

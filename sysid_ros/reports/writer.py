@@ -20,7 +20,7 @@ from sysid_ros.core.model.robot import RobotModel, frame_placement
 from sysid_ros.reports.estimate_yaml import estimate_text
 from sysid_ros.reports.folders import ESTIMATE
 from sysid_ros.reports.payload import payload_parameters, summarize_behind_flange, summarize_payload
-from sysid_ros.reports.payload_files import Load, add_payload, describe_load, payload_file
+from sysid_ros.reports.payload_files import Load, add_payload, describe_load, join_names, payload_file
 from sysid_ros.reports.result import IdentificationResult
 
 
@@ -97,9 +97,9 @@ def write_results(result: IdentificationResult, directory: Path | str) -> Writte
     files: list[str] = []
     reasons: dict[str, list[str]] = {}  # why files were left out, and which
     for name, contents in _builders(result).items():
-        missing = [quantity.value for quantity in Quantity if quantity in NEEDED.get(name, frozenset()) - known]
+        missing = NEEDED.get(name, frozenset()) - known
         if missing:
-            reason = f"the bounds of {' and '.join(missing)} are no narrower than before the data"
+            reason = f"the bounds of {join_names(missing)} are no narrower than before the data"
             reasons.setdefault(reason, []).append(name)
             continue
         try:

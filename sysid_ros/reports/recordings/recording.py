@@ -165,11 +165,6 @@ class RecordingWriter:
         """Messages that found no room."""
         return self._dropped
 
-    @property
-    def error(self) -> Exception | None:
-        """What stopped the writing, None while all is well."""
-        return self._error
-
     def write(self, topic: str, type_name: str, message: Any, stamp_ns: int | None = None) -> bool:
         """Take a message; never waits and never raises for the disk.
 
