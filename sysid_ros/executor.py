@@ -1,8 +1,8 @@
 """Carry out many independent runs: in this process, in processes of this machine, or on a dask cluster.
 
 A run is a function of plain values, its *job*, and returns plain values; seeds belong to the job. So a run gives the
-same result wherever it is carried out, and its job is the key under which a file of results keeps it: what is in the
-file is not run again. Every result is written as soon as it is there; Ctrl-C loses only runs that are under way.
+same result wherever it is carried out, and its job is the key under which a file of results keeps it: runs
+of the file are not repeated. Every result is written as soon as it is there; Ctrl-C loses only runs that are under way.
 
 A worker that dies takes down the run it is busy with, and no other. Runs that fail are repeated after all others.
 """
@@ -61,7 +61,7 @@ class Completion:
 
 
 _listener: Callable[[float], object] = bool
-"""Of this process: takes the share of its run that is done; nobody's by default."""
+"""Of this process: takes the share of its run that is done."""
 
 
 def tell_share(share: float) -> None:

@@ -83,10 +83,10 @@ def read_arguments(context: LaunchContext, arguments: Sequence[Argument]) -> dic
 
 
 def _refuse_unknown(context: LaunchContext, arguments: Sequence[Argument]) -> None:
-    """Refuse what was typed and does not exist: ``ros2 launch`` itself passes over it, and the default holds.
+    """Refuse unknown arguments: ``ros2 launch`` itself passes over them, and the defaults hold.
 
     Only where the command line names our file. In a launch file of others that includes ours, the command line and the
-    launch configurations hold arguments of theirs, and nothing tells them from misspelt ones of ours.
+    launch configurations hold arguments of theirs, which cannot be told from misspelt ones of ours.
     """
     path = Path(context.get_locals_as_dict().get("current_launch_file_path", ""))
     if not any(Path(word).absolute() == path or (word == path.name and PACKAGE in sys.argv) for word in sys.argv):
@@ -106,17 +106,28 @@ def make_nodes(processes: Sequence[StartedProcess], values: Mapping[str, str]) -
         values: Launch arguments as texts.
     """
     key, network = key_variables(processes), network_of(values)
-    return [
-        _make_node(
-            one,
-            {
-                **network,
-                **security_variables(one.process.executable, one.namespace),
-                **(key if one.process.has_key else dict.fromkeys(key, "")),  # the user's own is for those alone, too
-            },
+    nodes = []
+    for one in processes:
+        process = one.process
+        own = security_variables(process.executable, one.namespace)
+        # The user's own key is for those processes alone, too.
+        variables = {**network, **own, **(key if process.has_key else dict.fromkeys(key, ""))}
+        ending: dict[str, Any] = {"respawn": True, "respawn_delay": RESPAWN_DELAY}
+        if process.is_required:
+            ending = {"on_exit": partial(end_launch, process.executable)}
+        nodes.append(
+            Node(
+                package=PACKAGE,
+                executable=process.executable,
+                namespace=one.namespace,
+                parameters=[*map(str, one.parameter_files), dict(one.parameters)],
+                additional_env=variables,
+                sigterm_timeout=str(STOP_TIMEOUT),  # the arm is brought to rest and handed back first
+                output="both",
+                **ending,
+            )
         )
-        for one in processes
-    ]
+    return nodes
 
 
 def end_launch(name: str, event: Any, context: LaunchContext) -> None:
@@ -132,23 +143,6 @@ def end_launch(name: str, event: Any, context: LaunchContext) -> None:
     """
     if not context.is_shutdown:
         raise SysidError(f"{name} ended with exit code {event.returncode}, and the suite needs it")
-
-
-def _make_node(started: StartedProcess, variables: Mapping[str, str]) -> Node:
-    process = started.process
-    ending: dict[str, Any] = {"respawn": True, "respawn_delay": RESPAWN_DELAY}
-    if process.is_required:
-        ending = {"on_exit": partial(end_launch, process.executable)}
-    return Node(
-        package=PACKAGE,
-        executable=process.executable,
-        namespace=started.namespace,
-        parameters=[*map(str, started.parameter_files), dict(started.parameters)],
-        additional_env=dict(variables),
-        sigterm_timeout=str(STOP_TIMEOUT),  # the arm is brought to rest and handed back first
-        output="both",
-        **ending,
-    )
 
 
 def make_description_publisher(values: Mapping[str, str], urdf: str) -> Node:

@@ -183,22 +183,27 @@ class Process:
     Attributes:
         executable: Name of the executable, of the node and of its module.
         description: What it does, in one sentence.
-        arguments: Launch arguments it takes as parameters of the same name.
+        own: Launch arguments it takes as parameters of the same name, beside ``model`` and ``use_sim_time``.
         parameter_files: Files of the package it reads; ``{mode}`` stands for that launch argument.
         ends_last: Whether it is ended only when all others have: they need it to end in order.
         is_required: Whether the suite ends when it ends, as motions or their data need it. Others are started again.
-        has_key: Whether it gets the key of the suite, with which it signs what others rely on, or checks that.
+        has_key: Whether it gets the key of the suite, with which messages are signed and checked.
         package: Where its module is, in this package.
     """
 
     executable: str
     description: str
-    arguments: tuple[str, ...] = ("model", "use_sim_time")
+    own: tuple[str, ...] = ()
     parameter_files: tuple[str, ...] = ("config/nodes/{mode}.yaml",)
     ends_last: bool = False
     is_required: bool = True
     has_key: bool = False
     package: str = "nodes"
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """All launch arguments that it takes."""
+        return ("model", "use_sim_time", *self.own)
 
     @property
     def module(self) -> str:
@@ -213,32 +218,17 @@ IDENTIFY = (
     Process(
         "arm_driver",
         "owns the arm, real or simulated, and its torque loop",
-        arguments=(
-            "model",
-            "use_sim_time",
-            "mode",
-            "robot_ip",
-            "payload",
-            "gripper",
-            "scene",
-            *_CONNECTION,
-            "password_file",
-        ),
+        ("mode", "robot_ip", "payload", "gripper", "scene", *_CONNECTION, "password_file"),
         has_key=True,
     ),
     Process("excitation_planner", "plans motions that make the payload's parameters visible"),
     Process(
         "safe_planner",
         "checks motions against the limits and certifies them",
-        arguments=("model", "use_sim_time", "tf_prefix", "scene", "proves_throughout"),
+        ("tf_prefix", "scene", "proves_throughout"),
         has_key=True,
     ),
-    Process(
-        "estimator",
-        "turns samples into an estimate with bounds",
-        arguments=("model", "use_sim_time", "tf_prefix"),
-        has_key=True,
-    ),
+    Process("estimator", "turns samples into an estimate with bounds", ("tf_prefix",), has_key=True),
     Process(
         "identifiability",
         "says which parameters can be known, and which of the payload's the data know",
@@ -247,13 +237,13 @@ IDENTIFY = (
     Process(
         "identification",
         "runs the whole procedure: the action users call",
-        arguments=("model", "use_sim_time", "tf_prefix", "record", "results_root"),
+        ("tf_prefix", "record", "results_root"),
         has_key=True,
     ),
     Process(
         "monitor",
         "shows plan, payload and uncertainty in RViz, and in a browser",
-        arguments=("model", "use_sim_time", "tf_prefix", "view_port"),
+        ("tf_prefix", "view_port"),
         is_required=False,
     ),
 )
@@ -263,7 +253,7 @@ EMULATED = (
     Process(
         "arm_emulator",
         "emulates the controller of an arm, with a simulated arm behind it",
-        arguments=("model", "use_sim_time", "mode", "payload", "gripper", *_CONNECTION),
+        ("mode", "payload", "gripper", *_CONNECTION),
         ends_last=True,
         package="emulators.nodes",
     ),
@@ -295,7 +285,7 @@ SPACE_ARGUMENTS = (
 SPACE_DRIVER = Process(
     "free_flyer_driver",
     "simulates a free-flying robot and follows trajectories of its joints and wheels",
-    arguments=("model", "use_sim_time", "speed"),
+    ("speed",),
     parameter_files=(),
     package="space.nodes",
 )
@@ -306,7 +296,7 @@ SPACE = (
     Process(
         "free_flyer_identification",
         "plans exciting motions of a free-flying robot, lets it follow them and estimates its minimal parameters",
-        arguments=("model", "use_sim_time", "record", "results_root"),
+        ("record", "results_root"),
         parameter_files=(),
         package="space.nodes",
     ),

@@ -46,7 +46,7 @@ def check_suite(
     Args:
         values: Launch arguments as texts.
         started: What is going to be started.
-        own: Parameters by executable over those of ``started``.
+        own: Parameters by executable that override ``started``.
         spelling: How the arguments were typed.
 
     Returns:
@@ -113,7 +113,7 @@ def require_parameters(
 
     Args:
         started: What is going to be started.
-        own: Parameters by executable over those of ``started``.
+        own: Parameters by executable that override ``started``.
         spelling: How the arguments were typed.
 
     Returns:
@@ -152,7 +152,7 @@ def require_parameters(
 
 
 def read_parameters(path: Path, node: str, namespace: str = "") -> dict[str, Any]:
-    """Read what a file of ROS parameters says to a node.
+    """Read the parameters of a node from a file of ROS parameters.
 
     Args:
         path: The file: names of nodes, with the wildcards ``*`` and ``**``, over ``ros__parameters``.
@@ -190,7 +190,7 @@ def _sections(values: Any, path: Path, above: tuple[str, ...] = ()) -> Iterator[
 
 
 def _matches(pattern: Sequence[str], name: Sequence[str]) -> bool:
-    """Whether the parts of a pattern are those of a name; ``*`` is any part, ``**`` any parts."""
+    """Whether the parts of a pattern match a name; ``*`` is any part, ``**`` any parts."""
     if not pattern:
         return not name
     first, *rest = pattern

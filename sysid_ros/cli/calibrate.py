@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import datetime
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -51,7 +51,7 @@ CLIENT_MODULE = "sysid_ros.nodes.calibrate_client"
 LARGEST_CHANGE = 1e4
 """Of torque offsets: more than any joint has [Nm]."""
 _LISTED = 20
-"""Parameters listed in the report: those that narrowed most."""
+"""Parameters listed in the report: the ones that narrowed most."""
 
 
 def run_arm(options: argparse.Namespace) -> int:
@@ -168,41 +168,14 @@ def _calibrate_with_progress(
             if cancelled.partial is None:
                 display.message("stopped before anything was proven; the recordings are as they were")
                 raise KeyboardInterrupt from None
-            display.message("stopped: what was proven by then is kept")
+            display.message("stopped: bounds proven so far are kept")
             return cancelled.partial, True
 
 
-@dataclass(frozen=True)
-class _Motion:
-    """A run of the nodes with one load: folder of its files, and the load of the hand [kg], last joint's frame [m]."""
-
-    folder: Path
-    mass: float = 0.0
-    tolerance: float = 0.0
-    com: Box | None = None
-
-    @property
-    def recording(self) -> str:
-        """The recording, as later runs take it."""
-        load = f"={self.mass!r}+-{self.tolerance!r}" if self.mass else ""
-        return f"{self.folder / RECORDING}{load}"
-
-
 def run_motions(options: argparse.Namespace) -> int:
-    """Start the nodes and move the arm, once with each load; return the exit status."""
-    status, model = calibrate_by_motions(options)
-    if status == ExitStatus.OK:
-        print(f"To use it: sysid identify --model {model} --serial {options.serial_number}")
-    return status
-
-
-def calibrate_by_motions(options: argparse.Namespace) -> tuple[int, Path]:
-    """Start the nodes and move the arm, once with each load.
+    """Start the nodes and move the arm, once with each load; return the exit status.
 
     The nodes end before a load is changed: meanwhile the arm's own controller holds it.
-
-    Returns:
-        The exit status, and the robot file with the calibration.
     """
     robot, arguments = load_robot(options.model), launch_values(options, ARGUMENTS)
     started = resolve(arguments, spelling=Spelling.OPTION)
@@ -211,8 +184,8 @@ def calibrate_by_motions(options: argparse.Namespace) -> tuple[int, Path]:
     (robot.uncalibrated or robot).gripper_state(options.gripper)
     com = None if options.com is None else _com_box(robot, options.com, options.com_tolerance)
     masses = [read_mass(text) for text in options.weight]
-    for mass in masses:
-        stated_box(robot, reference_weight(robot, *mass, com))
+    for one in masses:
+        stated_box(robot, reference_weight(robot, *one, com))
     mode = Mode(options.mode)
     is_simulated, simulated = mode.is_simulated, "arm_emulator" if mode.is_emulated else "arm_driver"
     first = {simulated: {"payload": "none", "seed": options.seed}} if is_simulated else {}
@@ -227,39 +200,37 @@ def calibrate_by_motions(options: argparse.Namespace) -> tuple[int, Path]:
     replace(values.arm, **record, **{name: value for name, value in times.items() if value})
     require_movable(found, "sysid calibrate run", Spelling.OPTION)
     results = make_results_directory(options.results)
-    motions = [_Motion(results / "1_empty")]
-    motions += [_Motion(results / f"{number}_weight", *mass, com) for number, mass in enumerate(masses, start=2)]
-    status = int(ExitStatus.OK)
-    for number, motion in enumerate(motions):
+    recorded: list[str] = []
+    for number, (mass, tolerance) in enumerate([(0.0, 0.0), *masses]):
+        folder = results / (f"{number + 1}_weight" if number else "1_empty")
         if not is_simulated:
-            _ask(f"Attach the reference weight of {motion.mass:g} kg" if motion.mass else "Empty the hand")
-        elif motion.mass:
-            say(f"the simulated arm holds a reference weight of {motion.mass:g} kg now")
-        log = motion.folder / "log"
+            _ask(f"Attach the reference weight of {mass:g} kg" if number else "Empty the hand")
+        elif number:
+            say(f"the simulated arm holds a reference weight of {mass:g} kg now")
+        log = folder / "log"
         environment = suite_environment(log, options.domain_id, vars(options))
         say_where(environment, log)
-        payload = repr(motion.mass) if motion.mass else "none"
-        if motion.mass and options.com is not None:
-            payload += " at " + " ".join(map(repr, options.com))
         known: dict[str, ParameterValue] = {"results_root": str(results), "arm_gripper": options.gripper}
         known.update({f"arm_{name}": value for name, value in record.items()})
-        if options.sweep_time and not motion.mass:  # friction of the empty hand
+        if options.sweep_time and not number:  # friction of the empty hand
             known["arm_sweep_time"] = options.sweep_time
         own = {"identification": known}
         if is_simulated:
-            own[simulated] = {"payload": payload, "seed": options.seed}
-        goal: dict[str, object] = {"serial": options.serial_number, "results": motion.folder}
-        goal |= {"seed": options.seed + number, "mass": motion.mass, "tolerance": motion.tolerance}
-        if motion.com is not None:
-            goal["com"] = ",".join(map(repr, motion.com.center.tolist()))
-            goal["com_tolerance"] = float(motion.com.radius.max())
-        goal |= {"motion_time": options.motion_time, "validation_time": options.validation_time}
-        goal["recording"] = [one.recording for one in motions[:number]]
+            place = " at " + " ".join(map(repr, options.com)) if options.com is not None else ""
+            own[simulated] = {"payload": f"{mass!r}{place}" if number else "none", "seed": options.seed}
+        goal: dict[str, object] = {"serial": options.serial_number, "results": folder}
+        goal |= {"seed": options.seed + number, "mass": mass, "tolerance": tolerance}
+        if number and com is not None:
+            goal["com"] = ",".join(map(repr, com.center.tolist()))
+            goal["com_tolerance"] = float(com.radius.max())
+        goal |= {"motion_time": options.motion_time, "validation_time": options.validation_time, "recording": recorded}
         client = client_of(CLIENT_MODULE, goal, options.robot_name)
         status = Suite(started, client, log, environment, own).run()
         if status != ExitStatus.OK:
-            break
-    return status, motions[-1].folder / robot_files(robot)[0]
+            return status
+        recorded.append(f"{folder / RECORDING}={mass!r}+-{tolerance!r}" if number else str(folder / RECORDING))
+    print(f"To use it: sysid identify --model {folder / robot_files(robot)[0]} --serial {options.serial_number}")
+    return ExitStatus.OK
 
 
 def _com_box(robot: RobotModel, com: Sequence[float], tolerance: float) -> Box:
@@ -274,7 +245,7 @@ def _ask(request: str) -> None:
     try:
         input(f"{request}, then press Enter: ")
     except EOFError:
-        raise SysidError(f"{request}: nobody is there to say that it is done; run it in a terminal") from None
+        raise SysidError(f"{request}: there is no terminal to confirm it in; run the command in one") from None
 
 
 def describe_check(robot: RobotModel, check: TorqueCheck) -> list[RenderableType]:
@@ -289,7 +260,7 @@ def describe_check(robot: RobotModel, check: TorqueCheck) -> list[RenderableType
 
 
 def describe_calibration(robot: RobotModel, calibration: ArmCalibration) -> list[RenderableType]:
-    """Describe what a calibration knows: where from, and the parameters that narrowed most."""
+    """Describe a calibration: its recordings, and the parameters that narrowed most."""
     record = calibration.record
     until = f", to be used until {record.expires}" if record.expires else ""
     lines: list[RenderableType] = [f"Arm {record.serial} ({calibration.robot}), {record.date}{until}"]
@@ -298,7 +269,7 @@ def describe_calibration(robot: RobotModel, calibration: ArmCalibration) -> list
         lines.append(f"state of the gripper: {record.gripper or 'not stated'}")
     if record.share is not None:
         lines.append(f"{100.0 * record.share:.0f} % of the allowed errors used")
-    lines.append(f"{len(calibration.matrix)} certified rows on what the recordings share")
+    lines.append(f"{len(calibration.matrix)} certified rows on the parameters that recordings share")
     before, after = open_arm(robot, record.openings).theta_box.width, calibration.box.width
     share = np.divide(after, before, out=np.ones_like(after), where=before > 0.0)
     order = [int(k) for k in np.argsort(share)[:_LISTED] if share[k] < 0.99]

@@ -48,6 +48,6 @@ def add_completers(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print what a shell needs to complete ``sysid``; return the exit status."""
+    """Print the script with which a shell completes ``sysid``; return the exit status."""
     print(argcomplete.shellcode(["sysid"], shell=options.shell))
     return ExitStatus.OK

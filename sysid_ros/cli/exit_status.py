@@ -15,7 +15,7 @@ class ExitStatus(IntEnum):
     meaning: str
 
     def __new__(cls, value: int, meaning: str) -> ExitStatus:
-        """Make a number that knows what it means."""
+        """Make a number with its meaning."""
         one = int.__new__(cls, value)
         one._value_, one.meaning = value, meaning
         return one
@@ -29,11 +29,11 @@ class ExitStatus(IntEnum):
     BAD_INPUT = 2, "an argument or a file cannot be used; nothing was started"
     NODE_DIED = 3, "a process of the suite ended by itself"
     NOT_IDENTIFIED = 4, "data are consistent, but mass, CoM or inertia could not be identified"
-    FAULT = 5, "a fault of this program; please report what it printed"
+    FAULT = 5, "a fault of this program; please report its output"
     STOPPED = 130, "Ctrl-C; what was found until then is kept"
 
 
 def endings(*statuses: ExitStatus) -> dict[int, str]:
-    """Return the exit statuses of a command with their meanings: these, and those that every command has."""
+    """Return the exit statuses of a command with their meanings: these, and the ones of all commands."""
     wanted = {*statuses, ExitStatus.OK, ExitStatus.BAD_INPUT, ExitStatus.FAULT, ExitStatus.STOPPED}
     return {int(status): status.meaning for status in ExitStatus if status in wanted}

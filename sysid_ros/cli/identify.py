@@ -57,7 +57,7 @@ def check_options(options: argparse.Namespace) -> tuple[list[StartedProcess], di
     """Refuse what some process would refuse later, before any is started.
 
     Returns:
-        The processes, and parameters by executable over those of the processes.
+        The processes, and parameters by executable that override theirs.
 
     Raises:
         SysidError: No such arm or payload, a value out of range, options that do not go together, or an arm that cannot
@@ -83,7 +83,7 @@ def check_options(options: argparse.Namespace) -> tuple[list[StartedProcess], di
             target_mass_width=options.target_mass_width,
             number_of_trajectories=min(options.trajectories, LARGEST_SEED),
         )
-        settings_of(found["identification"].settings_of(options.action), goal)  # refuses what the goal cannot have
+        settings_of(found["identification"].settings_of(options.action), goal)  # refuses impossible goals
     require_movable(found, options.command, Spelling.OPTION, has_goal=not options.nodes_only)
     if not options.nodes_only and choose_tare(options) == "first":
         own["arm_driver"]["payload"] = "none"  # the client lets it grasp the payload later

@@ -17,31 +17,26 @@ from sysid_ros.reports.payload import felt_torques
 
 
 def check_load(options: argparse.Namespace) -> int:
-    """Compare mass and CoM with their bounds, and show the external torques; the exit status tells whether they fit."""
+    """Compare mass and CoM with their bounds, and show the external torques; the exit status says whether they fit."""
     found = read_exported(options.folder, accept_uncertain=True)
     robot = load_robot(options.model or found.robot)
     load = found.at_tool if options.at == "tool" else found.behind_flange
     q = read_posture(robot, "--posture", options.posture)
     mass, com = options.mass, np.array(options.com)
-    rows, fits = [], True
-    ranges = zip((mass, *com), (load.mass.lower, *load.com.lower), (load.mass.upper, *load.com.upper), strict=True)
-    for name, (value, low, high) in zip(("mass", "CoM x", "CoM y", "CoM z"), ranges, strict=True):
-        unit, scale = ("kg", 1.0) if name == "mass" else ("mm", 1e3)
-        is_inside = bool(low <= value <= high)
-        fits &= is_inside
-        numbers = (f"{scale * one:.4g}" for one in (value, low, high))
-        rows.append((name, unit, *numbers, "yes" if is_inside else "NO"))
+    rows, fits = [], load.mass.contains(mass) & np.all(load.com.contains(com))
+    for value, (_, name, unit, known) in zip((mass, *com), load.rows, strict=False):  # without the moments
+        unit, scale = ("mm", 1e3) if unit == "m" else (unit, 1.0)
+        numbers = (f"{scale * one:.4g}" for one in (value, known.lower, known.upper))
+        name = name.replace("centre of mass", "CoM")
+        rows.append((name, unit, *numbers, "yes" if known.contains(value) else "NO"))
     what = "the payload alone" if options.at == "tool" else "payload and tool"
     show(f"Load of a controller of {found.robot}, in the frame {load.frame} ({what}), against {found.path}")
     show(make_table(("", "unit", "entered", "lower", "upper", "inside"), rows, left=2))
     torques = felt_torques(robot, load, from_com_form(mass, com, np.zeros((3, 3))), q)
     where = "home posture" if options.posture is None else "posture given"
     show(f"External torque that this controller sees at rest in the {where}, at most:")
-    show(
-        make_table(
-            ("joint", "Nm"), [(name, f"{one:.2f}") for name, one in zip(robot.joint_names, torques, strict=True)]
-        )
-    )
+    seen = [(name, f"{one:.2f}") for name, one in zip(robot.joint_names, torques, strict=True)]
+    show(make_table(("joint", "Nm"), seen))
     show(
         "The load agrees with the bounds." if fits else "The load is wrong: what is marked NO lies outside the bounds."
     )

@@ -1,8 +1,8 @@
 """The command ``sysid``: one door to everything that runs without ``ros2 launch``.
 
-Each command is a parser, and a module with a function ``run(options)``. Parsers load nothing that takes long: help, and
-what is refused, come before the module of the command that is called, and no other module, is loaded. ``run`` returns
-the exit status, and raises a ``SysidError`` where its input cannot be used.
+Each command is a parser, and a module with a function ``run(options)``. Parsers load nothing that takes long: help
+and refusals come before the module of the command is loaded, and no other module is. ``run`` returns the exit status,
+and raises a ``SysidError`` where its input cannot be used.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def _add_commands(parser: CommandParser, commands: Mapping[str, Command], words:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return its :class:`~sysid_ros.cli.exit_status.ExitStatus`; tell any error in one sentence."""
+    """Run a command and return its :class:`~sysid_ros.cli.exit_status.ExitStatus`; print any error as one sentence."""
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         return int(_run(words))
@@ -157,7 +157,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return ExitStatus.BAD_INPUT
     except KeyboardInterrupt:
         return ExitStatus.STOPPED
-    except BrokenPipeError:  # whoever read the output has gone
+    except BrokenPipeError:  # the reader of the output has gone
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - Python flushes it at its end
         return ExitStatus.STOPPED
     except Exception as error:
@@ -186,7 +186,7 @@ def _run(words: list[str]) -> int:
 
         print(f"sysid_ros {version(PACKAGE)}")
         return ExitStatus.OK
-    options = build_parser(words).read(words)  # help, and what is refused, before anything that takes long is loaded
+    options = build_parser(words).read(words)  # help and refusals, before anything that takes long is loaded
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(name, "1")  # matrices are small: on a busy machine threads wait for each other
     module, _, function = vars(options).pop("module").partition(":")

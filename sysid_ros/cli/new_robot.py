@@ -1,4 +1,4 @@
-"""Writes the settings file of any arm: ``sysid new-robot ARM.urdf``, and from a bag what it shows of the sensors."""
+"""Writes the settings file of any arm: ``sysid new-robot ARM.urdf``, with errors of its sensors from a bag."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SPARE = 2.0
 
 
 def describe_sensors(robot: RobotModel, recording: Recording, stated: float | None) -> tuple[dict[str, Any], list[str]]:
-    """Return settings of sensors that a recording shows, and what it does not show, a sentence each.
+    """Return settings of sensors that a recording shows, and notes on the others, a sentence each.
 
     Args:
         robot: The arm with its default settings.

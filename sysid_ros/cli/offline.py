@@ -2,7 +2,7 @@
 
 ``sysid offline`` identifies a payload; with ``--body`` another body, or combinations of the parameters of all. It gives
 the same numbers as online: the same estimator is fed with the same portions of samples in the same order. Several
-recordings of one arm are independent runs, each with a folder of its own; those in ``runs.jsonl`` are not repeated.
+recordings of one arm are independent runs, each with a folder of its own; runs in ``runs.jsonl`` are not repeated.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def read_with_progress(path: Path | str, robot: RobotModel, options: ReadOptions) -> tuple[Recording, bool]:
-    """Read a recording, show a person at a terminal how far it is, and end with what is read by then on Ctrl-C.
+    """Read a recording, show a person at a terminal how far it is, and end with the samples so far on Ctrl-C.
 
     Returns:
         The recording, and whether it was stopped on the way.
@@ -102,7 +102,7 @@ def read_with_progress(path: Path | str, robot: RobotModel, options: ReadOptions
 def identify_with_progress(
     recording: Recording, robot: RobotModel, settings: EstimatorSettings, tare: Recording | None = None
 ) -> tuple[IdentificationResult, bool]:
-    """Identify a payload, show how far it is, and end with what is known by then on Ctrl-C.
+    """Identify a payload, show how far it is, and end with the estimate so far on Ctrl-C.
 
     Returns:
         The result, and whether it was stopped on the way.
@@ -142,13 +142,13 @@ def show_and_write(result: IdentificationResult, output: str, was_stopped: bool 
 def show_replay(result: IdentificationResult, options: argparse.Namespace) -> None:
     """Show the recording in a browser until Ctrl-C."""
     replay = open_replay(result, Path(options.files[0]), options.model, options.view_port)
-    print(f"The recording is shown at {replay.url}; Ctrl-C ends it.", flush=True)
+    print(f"The recording is shown at {replay.view.url}; Ctrl-C ends it.", flush=True)
     try:
         replay.run()
     except KeyboardInterrupt:
         print()
     finally:
-        replay.close()
+        replay.view.close()
 
 
 def open_replay(result: IdentificationResult, file: Path, model: str, port: str) -> Replay:
@@ -272,7 +272,7 @@ def identify_file(**job: Any) -> dict[str, Any]:
         job: See :func:`fleet_jobs`.
 
     Returns:
-        Mass and CoM with bounds, and what they are worth.
+        Mass and CoM with bounds, and whether they were identified.
     """
     options = argparse.Namespace(**job)
     robot = _robot_of(options)

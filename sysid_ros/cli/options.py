@@ -1,4 +1,4 @@
-"""Options that several commands have, and what is refused of them before anything that takes long is loaded."""
+"""Options of several commands, and their checks, before anything that takes long is loaded."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def add_known_within(parser: argparse.ArgumentParser) -> None:
 
 
 def add_recording_options(parser: argparse.ArgumentParser) -> None:
-    """Add what a file of samples may leave open; :func:`recording_options` reads it."""
+    """Add facts that a file of samples may leave open; :func:`recording_options` reads it."""
     text = (
         "topic of the samples or joint states, where a recording has several, or how the columns of a table "
         "begin; repeatable where joints are split"
@@ -113,7 +113,7 @@ def add_recording_options(parser: argparse.ArgumentParser) -> None:
 
 
 def recording_options(options: argparse.Namespace) -> ReadOptions:
-    """Return what the command line says of a file of samples.
+    """Return the facts that the command line states of a file of samples.
 
     Raises:
         ParameterOutOfRange: A pair lacks its sign of equality, or a unit is unknown.

@@ -19,7 +19,7 @@ Runs = tuple[list[dict[str, Any]], list[Completion]]
 
 
 def collect_safe_id(options: argparse.Namespace) -> Runs:
-    """Make the runs that are missing: tuning, identifications, then the tasks with what was identified."""
+    """Make the runs that are missing: tuning, identifications, then the tasks with the identified models."""
     from sysid_ros.papers import safe_id_runs
 
     path, where = _place(options)

@@ -1,4 +1,4 @@
-"""The command lines of what works without a running arm: on recordings, plans and robot descriptions."""
+"""The command lines that work on recordings, plans and robot descriptions, and of ``sysid calibrate``."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def report_parser() -> CommandParser:
 
 
 def locate(source: Path) -> tuple[Path, str | None]:
-    """Return the recording of a results folder, or of what is one itself, and the name of the arm where it is known.
+    """Return the recording of a results folder, or the given one, and the name of the arm where it is known.
 
     Raises:
         InvalidRecording: It is missing, or a folder with results but no recording.
@@ -371,7 +371,7 @@ def calibrate_parser() -> CommandParser:
     add("--offset-change", type=float, nargs="+", default=[0.0], metavar="NM", help=text)
     add_set_option(arm)
     add("--output", default="arm.yaml", help="the calibration file that is written")
-    text = "a recording that is not used, to compare its torques with those of the identified parameters"
+    text = "a recording that is not used, to compare its torques with the identified parameters"
     add("--check", metavar="FILE[=MASS]", help=text)
     add("--report", metavar="FOLDER", help="also write a page, and the URDF, into this folder")
     run = commands.add_parser(

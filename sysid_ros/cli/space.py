@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     if options.recording is not None:
         return _offline(options)
     robot = load_free_flyer(options.model)
-    Assumptions(linear_momentum=options.momentum[0], angular_momentum=options.momentum[1])  # refuses what is none
+    Assumptions(linear_momentum=options.momentum[0], angular_momentum=options.momentum[1])  # refuses impossible ones
     if options.known is not None:
         read_known_robot(options.known, robot)
     if options.object:

@@ -49,7 +49,7 @@ class ProcessGroup:
         command: Program and arguments.
         environment: All its environment variables.
         log: File for its output; None shares the terminal.
-        reads_terminal: Whether it may read what a person types; else there is nothing to read.
+        reads_terminal: Whether it may read the terminal; else its input is empty.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class ProcessGroup:
         return self.returncode is None and _state_and_group(Path("/proc", str(self.pid)))[0] in _STOPPED
 
     def pids(self) -> list[int]:
-        """Return running processes of the group, the child itself and what it started."""
+        """Return running processes of the group, the child itself and its own children."""
         self._child.poll()
         return _running_by_group().get(self._child.pid, [])
 
@@ -123,7 +123,7 @@ def stop_groups(
 ) -> None:
     """End processes: SIGINT, then SIGTERM, then SIGKILL, to the remaining ones.
 
-    One that was stopped by a signal goes on, for otherwise it would hear of none but the last.
+    One that was stopped by a signal is continued first: it would receive none but the last signal.
 
     Args:
         groups: The processes.
@@ -136,7 +136,7 @@ def stop_groups(
     end = time.monotonic() + interrupt_seconds
     while time.monotonic() < end and any(group.returncode is None for group in groups):
         time.sleep(_POLL_SECONDS)
-    # What outlives the process that started it has been forgotten: nobody will tell it to end.
+    # A process that outlives its parent has been forgotten, and would run for ever.
     if wait_for_end(groups, _ORPHAN_SECONDS):
         return
     for group in groups:
@@ -202,7 +202,7 @@ class Suite:
         client: Command of the client; None runs the nodes until a signal comes.
         log_directory: Where the nodes' output goes; made if it is missing.
         environment: Environment variables of all processes.
-        parameters: Parameters by executable beside those of ``processes``, over which they win.
+        parameters: Parameters by executable; they override the ones of ``processes``.
     """
 
     def __init__(
@@ -330,7 +330,7 @@ class Suite:
                     say("not waiting for the arm any longer")
                     break
             stop_groups([client], interrupt_seconds=1.0, terminate_seconds=1.0)
-        # Together, but for those that others need until their own end: a driver hands the arm back to its controller.
+        # Together, except those needed by others until their end: a driver hands the arm back to its controller.
         for is_last in (False, True):
             started = zip(self._nodes, self._processes, strict=False)  # fewer run where a start failed
             stop_groups([node for node, one in started if one.process.ends_last is is_last])
@@ -356,7 +356,7 @@ def client_of(module: str, values: Mapping[str, object], robot_name: str) -> lis
 
 
 def say_where(environment: Mapping[str, str], log_directory: Path) -> None:
-    """Tell in which ROS domain the nodes run, who hears them, and where their output goes."""
+    """Print the ROS domain and the network of the nodes, and where their output goes."""
     is_here = environment.get(PROFILE_VARIABLE) == str(LOOPBACK_PROFILE)
     where = "on this machine only" if is_here else "on the networks that the environment says"
     domain = environment["ROS_DOMAIN_ID"]
@@ -385,7 +385,7 @@ def suite_environment(
 
     Args:
         log_directory: Where logs go.
-        domain_id: ROS domain; on this machine alone by default one that is free, else that of this process.
+        domain_id: ROS domain; on this machine alone by default a free one, else the domain of this process.
         values: Launch arguments that say which network; by default this machine alone.
 
     Raises:

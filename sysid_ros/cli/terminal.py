@@ -27,7 +27,7 @@ from sysid_ros.core.estimation.parameters.unknowns import Target
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
 from sysid_ros.reports.limits import SAMPLING, describe_limits, find_limits
 from sysid_ros.reports.payload import PayloadSummary, felt_torques, notices, summarize_payload
-from sysid_ros.reports.payload_files import RULE, find_well_known
+from sysid_ros.reports.payload_files import RULE, find_well_known, join_names
 from sysid_ros.reports.result import IdentificationResult
 from sysid_ros.reports.writer import REPORT, WrittenFiles
 
@@ -37,6 +37,7 @@ QUIET = 10.0
 """Longest time without a line where there is no terminal [s]."""
 HYPOTHESES = 4
 """Hypotheses about infeasible data that are printed; the report has all."""
+_IN_CONTROLLERS = {Quantity.MASS, Quantity.COM}
 _BAR = 20
 _ENDLESS = 100_000
 """Width of lines that go to no terminal [characters]."""
@@ -151,7 +152,18 @@ class ProgressDisplay:
                 self._watch.start()
             return
         if self._live is None:
-            self._live = self._begin()
+            self._live = _TwoLines(
+                TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
+                BarColumn(bar_width=_BAR),
+                TaskProgressColumn(show_speed=False),
+                _TimeLeft(),
+                console=self._console,
+                expand=True,
+                speed_estimate_period=120.0,
+                redirect_stdout=self._console.file is sys.stdout,  # what goes elsewhere is to arrive there
+                redirect_stderr=self._console.file is sys.stderr,
+            )
+            self._live.add_task("", total=None, detail="", left=None)
         (task,) = self._live.tasks
         done = {} if share is None else {"total": 1.0, "completed": share}
         if share is None:
@@ -180,21 +192,6 @@ class ProgressDisplay:
 
     def __exit__(self, *_: object) -> None:
         self.finish()
-
-    def _begin(self) -> _TwoLines:
-        live = _TwoLines(
-            TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
-            BarColumn(bar_width=_BAR),
-            TaskProgressColumn(show_speed=False),
-            _TimeLeft(),
-            console=self._console,
-            expand=True,
-            speed_estimate_period=120.0,
-            redirect_stdout=self._console.file is sys.stdout,  # what goes elsewhere is to arrive there
-            redirect_stderr=self._console.file is sys.stderr,
-        )
-        live.add_task("", total=None, detail="", left=None)
-        return live
 
     def _say_what_goes_on(self) -> None:
         while self._watch is threading.current_thread():
@@ -305,10 +302,9 @@ def next_step(result: IdentificationResult, folder: Path | str | None = None, ha
             f"{first}move {how}, and identify again; `sysid identifiability --model "
             f"{result.robot.name} --data RECORDING --unknown payload` names a motion that would help"
         )
-    known = find_well_known(summarize_payload(result, result.robot.tool_frame))
-    unknown = [quantity.value for quantity in (Quantity.MASS, Quantity.COM) if quantity not in known]
+    unknown = _IN_CONTROLLERS - find_well_known(summarize_payload(result, result.robot.tool_frame))
     if unknown:
-        return f"{report}; change what limits the bounds, for {' and '.join(unknown)} as controllers need them"
+        return f"{report}; change what limits the bounds, for {join_names(unknown)} as controllers need them"
     return f"{report}; payload_* are for controllers, robot_with_payload.urdf for planners"
 
 
@@ -328,13 +324,12 @@ def _headline(result: IdentificationResult, tool: PayloadSummary) -> list[Render
     second = (
         f"{'CoM':{len(what)}}  {middle if Quantity.COM in narrower else 'not known'}   guaranteed {', '.join(ranges)}"
     )
-    known = find_well_known(tool)
-    unknown = [quantity.value for quantity in (Quantity.MASS, Quantity.COM) if quantity not in known]
+    unknown = _IN_CONTROLLERS - find_well_known(tool)
     uses = "the payload setting of a controller (payload_*), motion that is planned and certified with these bounds"
     if unknown:
         uses = (
             "motion that is planned and certified with these bounds; not for the payload setting of a controller, for "
-            f"which {' and '.join(unknown)} {'is' if len(unknown) == 1 else 'are'} not well known ({RULE})"
+            f"which {join_names(unknown)} {'is' if len(unknown) == 1 else 'are'} not well known ({RULE})"
         )
     parts: list[RenderableType] = [Text(first, style="bold"), Text(second, style="bold"), hanging("Good for: ", uses)]
     torques = felt_torques(result.robot, tool, tool.parameters.values, result.robot.home)
@@ -416,13 +411,13 @@ def _parameter_table(result: IdentificationResult) -> Table:
         numbers = estimate.values[i], estimate.lower[i], estimate.upper[i]
         row = [name, unit, *map(_fixed, numbers), _factor(result.shrinkage[i])]
         if truth is not None:
-            row += [_fixed(truth[i]), "yes" if numbers[1] <= truth[i] <= numbers[2] else "NO"]
+            row += [_fixed(truth[i]), "yes" if result.holds_truth[i] else "NO"]
         rows.append(row)
     return make_table(heads, rows, left=2)
 
 
 def body_summary(target: Target, estimate: ParameterEstimate) -> RenderableType:
-    """Return what was found of another body than the payload: its parameters, and what joint torques tell of it."""
+    """Return the result for another body than the payload: its parameters, and combinations seen in joint torques."""
     title = Text(f"{target.label}" + (f", about the frame of {target.frame}" if target.frame else ""), style="bold")
     if not estimate.is_consistent:
         return Group(title, hanging("ALARM: ", estimate.alarm_text))
@@ -479,8 +474,7 @@ def _closing_parts(result: IdentificationResult) -> list[RenderableType]:
         parts.append(hanging("Errors: ", result.agreement.text))
     parts += _limits_parts(result)
     if result.truth is not None:
-        inside = int(np.sum((estimate.lower <= result.truth) & (result.truth <= estimate.upper)))
-        parts.append(Text(f"Truth (simulation) inside the bounds: {inside} of 10"))
+        parts.append(Text(f"Truth (simulation) inside the bounds: {result.holds_truth.sum()} of 10"))
     for text, prefix in [
         (estimate.alarm_text, "ALARM: "),
         (estimate.shortfall, "NOT IDENTIFIED: "),

@@ -39,7 +39,7 @@ class CheckedPlan:
         problems: What does not hold, a sentence each.
         margins: Margins of the control law at its start, with the nominal payload in the hand; None of other laws, and
             where something does not hold.
-        notes: What cannot be told, a sentence each.
+        notes: Open questions, a sentence each.
         conditions: What it is proven for, in words.
     """
 
@@ -117,7 +117,7 @@ def verify_plans(
 
 
 def _robot_of(name: str, wanted: str) -> RobotModel:
-    """Load the robot of a name that has a hash, with elastic joints or another payload prior; else that of the name."""
+    """Load the robot of a name that has a hash, with elastic joints or another payload prior; else by its name."""
     robot = load_robot(name)
     if robot_hash(robot) == wanted:
         return robot

@@ -1,6 +1,6 @@
-"""The package in a few calls: ``import sysid_ros as sr``, ``sr.load_robot``, ``sr.identify``; nothing of ROS or MuJoCo.
+"""The package in a few calls, as ``import sysid_ros`` offers it, and the estimator run over a recording, as online.
 
-Everything else is in the packages of :mod:`sysid_ros.core` and :mod:`sysid_ros.reports`.
+Nothing of ROS or MuJoCo is needed. Everything else is in :mod:`sysid_ros.core` and :mod:`sysid_ros.reports`.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def recording_from_arrays(
 ) -> Recording:
     """Make a recording of arrays in the robot's joint order; see :data:`ARRAYS`.
 
-    Of the options, what is stated of the efforts counts.
+    Of the options, only statements on the efforts count.
 
     Raises:
         InvalidRecording: One is missing, has another shape, or numbers that this arm cannot have.

@@ -191,23 +191,15 @@ def arm_html(result: ArmResult) -> str:
     columns = (base.formulas, base.units, old, base.values, base.lower, base.upper, share)
     found = identification.constants
     bounds = (found.prior.lower, found.prior.upper, found.lower, found.upper)
-    narrowed = int(np.count_nonzero(base.is_narrower))
-    shares = identification.row_shares
-    best = f"the best {100.0 * shares[0]:.0f} %" if shares.size else "there is none"
-    facts = [
-        ("Base parameters", str(len(base)), "", f"{narrowed} with narrower bounds than before"),
-        ("Certified rows", str(len(calibration.matrix)), "", "combinations that payload identification uses"),
-        ("Their width", f"{100.0 * identification.relative_width:.0f}", "%", f"of that before; {best}"),
-    ]
-    if check is not None:
-        ratio = float(np.linalg.norm(check.after) / max(float(np.linalg.norm(check.before)), 1e-12))
-        facts.append(("Torque residual", f"{100.0 * ratio:.0f}", "%", "of that before, on a motion that was not used"))
+    ratio = 1.0 if check is None else np.linalg.norm(check.after) / max(float(np.linalg.norm(check.before)), 1e-12)
     return render(
         "arm.html",
         result=result,
         record=calibration.record,
         robot=robot,
-        facts=facts,
+        identification=identification,
+        narrowed=np.count_nonzero(base.is_narrower),
+        ratio=ratio,
         rows=list(zip(*columns, strict=True)),
         friction=_friction(result),
         constants=list(zip(found.names, found.units, *bounds, strict=True)),
@@ -242,14 +234,14 @@ def _friction(result: ArmResult) -> list[tuple[Any, ...]]:
 
 
 _READS_BACK = 1e-9
-"""How far what is read back may be from what was written, relative to the largest entry of its body."""
+"""Largest difference of numbers that are read back, relative to the largest entry of their body."""
 
 
 def arm_urdf(robot: RobotModel, theta: Array, comment: str = "identified parameters of the arm") -> str:
-    """Return the description with these parameters; what is fixed to a link keeps its own where a body is left for it.
+    """Return the description with these parameters; fixed links keep their own where a body is left for the moved one.
 
     A joint moves its link and everything fixed to that. The difference to the new parameters goes into the link itself;
-    where no body has what is left for it, the link takes the whole, and what is fixed to it is left without inertia.
+    where no body has the rest, the link takes the whole, and everything fixed to it is left without inertia.
     Friction of a motor-side arm goes into ``<dynamics>``.
 
     Args:
@@ -258,7 +250,7 @@ def arm_urdf(robot: RobotModel, theta: Array, comment: str = "identified paramet
         comment: One line for the reader of the file.
 
     Raises:
-        SysidError: A body has parameters that no body can have, or what was written does not read back the same.
+        SysidError: A body has parameters that no body can have, or the text does not read back the same.
     """
     root = ET.fromstring(robot.urdf, parser=ET.XMLParser(target=ET.TreeBuilder(insert_comments=True)))
     root.insert(0, ET.Comment(f" {comment.replace('--', '- -')} "))

@@ -1,4 +1,4 @@
-"""``estimate.yaml``: every number of the result, with its unit, frame and meaning, for programs and people."""
+"""``estimate.yaml``: every number of the result, with unit, frame and meaning; and the payload read back from it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from sysid_ros.reports.payload import (
     summarize_behind_flange,
     summarize_payload,
 )
-from sysid_ros.reports.payload_files import RULE, find_well_known
+from sysid_ros.reports.payload_files import RULE, find_well_known, join_names
 from sysid_ros.reports.result import BLIND_SPOTS, IdentificationResult
 
 FORMAT = "sysid_ros estimate 1"
@@ -150,20 +150,23 @@ def _explanation(result: IdentificationResult) -> dict[str, object] | None:
 
 def _parameters(result: IdentificationResult) -> list[dict[str, object]]:
     estimate, prior = result.estimate, result.prior
-    rows: list[dict[str, object]] = []
-    for i, (name, unit) in enumerate(zip(PARAMETER_NAMES, PARAMETER_UNITS, strict=True)):
-        row: dict[str, object] = {"name": name, "unit": unit}
-        numbers = {"value": estimate.values, "lower": estimate.lower, "upper": estimate.upper}
-        numbers |= {"prior_lower": prior.lower, "prior_upper": prior.upper}
-        row |= {key: float(array[i]) for key, array in numbers.items()}
+    columns = (estimate.values, estimate.lower, estimate.upper, prior.lower, prior.upper)
+    rows = _rows(PARAMETER_NAMES, PARAMETER_UNITS, *columns)
+    for i, row in enumerate(rows):
         if result.statistical is not None:
             row |= {"statistical_lower": float(result.statistical.lower[i])}
             row |= {"statistical_upper": float(result.statistical.upper[i])}
         if result.truth is not None:
-            truth = float(result.truth[i])
-            row |= {"truth": truth, "is_inside": bool(estimate.lower[i] <= truth <= estimate.upper[i])}
-        rows.append(row)
+            row |= {"truth": float(result.truth[i]), "is_inside": bool(result.holds_truth[i])}
     return rows
+
+
+def _rows(names: Sequence[str], units: Sequence[str], *columns: NDArray[np.float64]) -> list[dict[str, object]]:
+    keys = ("name", "unit", "value", "lower", "upper", "prior_lower", "prior_upper")
+    return [
+        dict(zip(keys, (name, unit, *map(float, row)), strict=True))
+        for name, unit, *row in zip(names, units, *columns, strict=True)
+    ]
 
 
 def _payload(result: IdentificationResult) -> dict[str, object]:
@@ -267,6 +270,7 @@ def body_text(
         settings: Settings of the estimator.
     """
     is_usable = estimate.status in (EstimateStatus.PARTIAL, EstimateStatus.IDENTIFIED)
+    columns = (estimate.values, estimate.lower, estimate.upper, target.prior.lower, target.prior.upper)
     document = {
         "format": BODY_FORMAT,
         "robot": robot,
@@ -280,39 +284,26 @@ def body_text(
         "method": estimate.method,
         "guarantee": estimate.guarantee,
         "data": {"seconds": float(estimate.data_seconds), "windows": int(estimate.number_of_windows)},
-        "parameters": _body_parameters(target, estimate) if is_usable else [],
+        "parameters": _rows(target.names, target.units, *columns) if is_usable else [],
         "combinations": _combinations(estimate.combinations, target.names) if is_usable else [],
         "warnings": list(notices),
-        "settings": {name: list(v) if isinstance(v, tuple) else v for name, v in settings.items()},
+        "settings": dict(settings),
     }
     return _BODY_HEADER + yaml.safe_dump(document, sort_keys=False, width=120, allow_unicode=True)
-
-
-def _body_parameters(target: Target, estimate: ParameterEstimate) -> list[dict[str, object]]:
-    bounds = _numbers(estimate.values, estimate.lower, estimate.upper, target.prior.lower, target.prior.upper)
-    return [{"name": n, "unit": u, **row} for n, u, row in zip(target.names, target.units, bounds, strict=True)]
 
 
 def _combinations(found: CombinationEstimate | None, names: Sequence[str]) -> list[dict[str, object]]:
     if found is None:
         return []
-    bounds = _numbers(found.values, found.lower, found.upper, found.prior.lower, found.prior.upper)
-    shares = found.error_budget
+    columns = (found.values, found.lower, found.upper, found.prior.lower, found.prior.upper)
     return [
-        {
-            "name": found.names[k],
-            "unit": found.units[k],
-            **bounds[k],
+        row
+        | {
             "coefficients": {names[int(j)]: float(found.matrix[k, j]) for j in np.flatnonzero(found.matrix[k])},
-            "error_shares": {name: float(share[k]) for name, share in shares.items() if share[k] > 0.0},
+            "error_shares": {name: float(share[k]) for name, share in found.error_budget.items() if share[k] > 0.0},
         }
-        for k in range(len(found))
+        for k, row in enumerate(_rows(found.names, found.units, *columns))
     ]
-
-
-def _numbers(*columns: NDArray[np.float64]) -> list[dict[str, float]]:
-    keys = ("value", "lower", "upper", "prior_lower", "prior_upper")
-    return [dict(zip(keys, map(float, row), strict=True)) for row in zip(*columns, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -363,12 +354,9 @@ def read_exported(folder: Path | str, accept_uncertain: bool = False) -> Exporte
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise unusable_result(path, f"damaged ({type(error).__name__}: {error})") from error
     if unknown:
-        names = " and ".join(name.value for name in unknown)
-        raise unusable_result(path, f"the bounds of {names} are no narrower than before the data")
+        raise unusable_result(path, f"the bounds of {join_names(unknown)} are no narrower than before the data")
     loose = {Quantity.MASS, Quantity.COM} - find_well_known(found.at_tool)
     if loose and not accept_uncertain:
-        names = " and ".join(name.value for name in Quantity if name in loose)
-        raise unusable_result(
-            path, f"{names} not well known ({RULE}); calibrate the arm, move it more, or say --accept-uncertain"
-        )
+        cure = "calibrate the arm, move it more, or say --accept-uncertain"
+        raise unusable_result(path, f"{join_names(loose)} not well known ({RULE}); {cure}")
     return found

@@ -70,7 +70,7 @@ def shrinkage(result: IdentificationResult) -> str | None:
 
 
 def torque_fit(result: IdentificationResult) -> str | None:
-    """Measured and predicted torque of every joint, and their difference beside what the assumptions explain of it."""
+    """Measured and predicted torque of every joint, and their difference beside the explained part."""
     samples, predicted = result.samples, result.predicted_tau
     if samples is None or predicted is None or len(samples) == 0:
         return None
@@ -111,7 +111,7 @@ def _band(x: Array, half_width: Array) -> tuple[Array, Array, Array]:
 
 
 def windows(result: IdentificationResult) -> str | None:
-    """Residual of every window beside what the assumptions allow, a plot for each joint."""
+    """Residual of every window beside the allowed one, a plot for each joint."""
     check = result.windows
     if check is None or check.times.size == 0:
         return None

@@ -12,7 +12,7 @@ from sysid_ros.core.common.errors import SysidError
 ESTIMATE = "estimate.yaml"
 """The file of a result that other commands read."""
 TARE = "tare"
-"""Folder, in that of a result, of what was recorded with the empty hand before; and the name of the action."""
+"""Folder, below a result, of the recording with the empty hand before it; and the name of the action."""
 
 
 def make_results_directory(root: Path | str = "results", now: datetime | None = None) -> Path:

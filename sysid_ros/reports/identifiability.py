@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +23,7 @@ from sysid_ros.core.identifiability.wording import (
     symbol_table,
 )
 from sysid_ros.reports import plots
-from sysid_ros.reports.plots import Plot, short_number
+from sysid_ros.reports.plots import Plot
 
 
 def identifiability_yaml(comparison: Comparison) -> str:
@@ -95,35 +96,9 @@ def dimensions(structure: Structure) -> list[tuple[str, tuple[str, ...]]]:
     return [("dim V", row("velocity_dimension")), ("dim K", row("coefficient_dimension")), ("dim T", transfers)]
 
 
-_LEGEND = (Symbol.IDENTIFIABLE, Symbol.CHOSEN, Symbol.COMBINED, Symbol.UNIDENTIFIABLE)
-
-
 def identifiability_markdown(result: IdentifiabilityResult) -> str:
     """Answer, tables of the paper, base parameters, and what data know."""
-    structure = result.structure
-    lines = [f"# Identifiability of {structure.mechanism.name or 'robot'}", "", structural_text(result.comparison), ""]
-    if result.analysis is not None:
-        lines += ["## This data", "", describe_data(result.analysis, result.advice), ""]
-        lines += [result.reason, ""] if result.reason else []
-    lines += ["## What can be known", ""]
-    table = [(name, tuple(s.value for s in row)) for name, row in symbol_table(structure)] + dimensions(structure)
-    lines += _markdown_table(["", *(body.name for body in structure.bodies)], [[name, *row] for name, row in table])
-    lines += ["", "; ".join(f"{s.value} {s.meaning}" for s in _LEGEND) + ".", "", "## Base parameters", ""]
-    rows = [[str(k + 1), describe_combination(structure, k), structure.base_units[k]] for k in range(structure.count)]
-    lines += _markdown_table(["", "combination", "unit"], rows)
-    if result.analysis is not None:
-        found = result.analysis
-        rows = [
-            [name, structure.base_units[k], *(short_number(v[k]) for v in (found.prior_deviations, found.deviations))]
-            for k, name in enumerate(structure.base_names)
-        ]
-        lines += ["", "## Expected standard deviations", ""]
-        lines += _markdown_table(["base parameter", "unit", "before", "data alone"], rows)
-    return "\n".join(lines) + "\n"
-
-
-def _markdown_table(head: list[str], rows: list[list[str]]) -> list[str]:
-    return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
+    return _render("identifiability.md", result)
 
 
 _WEAK_DIRECTIONS = 5
@@ -132,8 +107,6 @@ _COLORS = {Symbol.IDENTIFIABLE: "y0", Symbol.CHOSEN: "y1", Symbol.COMBINED: "y2"
 
 def identifiability_html(result: IdentifiabilityResult) -> str:
     """Return the page as one text; it loads nothing from anywhere."""
-    from sysid_ros.reports.pages import render  # templates take a while to load
-
     structure, analysis = result.structure, result.analysis
     texts = [explain(structure, k) for k in range(len(structure.names))]
     of_data: dict[str, Any] = {}
@@ -141,19 +114,13 @@ def identifiability_html(result: IdentifiabilityResult) -> str:
         weak = range(structure.count)[: -_WEAK_DIRECTIONS - 1 : -1]
         directions = [(analysis.singular_values[k], describe_direction(analysis, k)) for k in weak]
         of_data = {"weak": directions, "spectrum": _spectrum(analysis)}
-    return render(
+    return _render(
         "identifiability.html",
-        name=structure.mechanism.name or "robot",
+        result,
         source=result.source,
-        structure=structure,
         lead=summarize(structure),
-        states=_states(result),
-        facts=_facts(result),
-        colors=_COLORS,
-        symbols=symbol_table(structure),
-        dimensions=dimensions(structure),
-        analysis=analysis,
-        combinations=[(describe_combination(structure, k), structure.base_units[k]) for k in range(structure.count)],
+        weakness=weakness(structure),
+        classes=Counter(symbol for _, row in symbol_table(structure) for symbol in row),
         explanations=[
             (body.name, [text for text, owner in zip(texts, structure.body_of, strict=True) if owner == index])
             for index, body in enumerate(structure.bodies)
@@ -162,44 +129,29 @@ def identifiability_html(result: IdentifiabilityResult) -> str:
             (body, describe_motion(structure, body), structure.count_of_body(index))
             for index, body in enumerate(structure.bodies)
         ],
-        settings=_settings(structure),
+        rotors=[body.name for body in structure.tree.bodies if body.rotor is not None],
         **of_data,
     )
 
 
-def _states(result: IdentifiabilityResult) -> list[tuple[str, str, str]]:
-    comparison = result.comparison
-    boxes = []
-    if comparison.is_near_dependency:
-        boxes.append(("warn", "Rounded geometry", comparison.sentence()))
-    if weakness(comparison.snapped):
-        boxes.append(("warn", "Weak", weakness(comparison.snapped)))
-    boxes += [("warn", "Note", f"{note}.") for note in result.structure.mechanism.notes]
-    if result.analysis is not None:
-        is_complete = result.analysis.determined == result.structure.count
-        text = describe_data(result.analysis, result.advice)
-        boxes.append(("good" if is_complete else "warn", "This data", text))
-    if result.reason:
-        boxes.append(("warn", "Bounds", result.reason))
-    return boxes
+def _render(template: str, result: IdentifiabilityResult, **values: Any) -> str:
+    from sysid_ros.reports.pages import render  # templates take a while to load
 
-
-def _facts(result: IdentifiabilityResult) -> list[tuple[str, str, str, str]]:
-    structure = result.structure
-    flat = [symbol for _, row in symbol_table(structure) for symbol in row]
-    facts = [
-        ("Base parameters", str(structure.count), "", f"of {len(structure.names)} unknown parameters"),
-        ("Known on their own", str(flat.count(Symbol.IDENTIFIABLE)), "", "parameters"),
-        ("Only in combination", str(flat.count(Symbol.CHOSEN) + flat.count(Symbol.COMBINED)), "", "parameters"),
-        ("Never", str(flat.count(Symbol.UNIDENTIFIABLE)), "", "parameters"),
-    ]
-    if result.comparison.is_near_dependency:
-        note = "base parameters, not all of them real"
-        facts.append(("Geometry as written", str(result.comparison.raw.count), "", note))
-    if result.analysis is not None:
-        found = f"{result.analysis.determined} of {structure.count}"
-        facts.append(("This data", found, "", "combinations determined"))
-    return facts
+    structure, analysis = result.structure, result.analysis
+    return render(
+        template,
+        result=result,
+        name=structure.mechanism.name or "robot",
+        text=structural_text(result.comparison),
+        structure=structure,
+        analysis=analysis,
+        data_text=None if analysis is None else describe_data(analysis, result.advice),
+        colors=_COLORS,
+        symbols=symbol_table(structure),
+        dimensions=dimensions(structure),
+        combinations=[(describe_combination(structure, k), structure.base_units[k]) for k in range(structure.count)],
+        **values,
+    )
 
 
 def _spectrum(analysis: DataAnalysis) -> str | None:
@@ -215,17 +167,3 @@ def _spectrum(analysis: DataAnalysis) -> str | None:
     plot.level(DETERMINED, plots.WARN, 1.0, plots.DASHED)
     description = "How many times better the data know each combination than before"
     return plots.inline_plots("spectrum", description, [plot])
-
-
-def _settings(structure: Structure) -> dict[str, str]:
-    settings = structure.settings
-    rotors = [b.name for b in structure.tree.bodies if b.rotor is not None]
-    return {
-        "measured": settings.measured.replace("_", " "),
-        "motion": settings.motion,
-        "gravity [m/s²]": ", ".join(f"{x:.6g}" for x in structure.mechanism.gravity),
-        "joint parameters": ", ".join(settings.joint_parameters) or "none",
-        "rotors": ", ".join(rotors) or "none",
-        "known bodies": ", ".join(settings.known) or "none",
-        "tolerance [-]": f"{settings.tolerance:g}",
-    }

@@ -1,4 +1,4 @@
-"""Limits of the bounds, and what a person can do about them."""
+"""Limits of the bounds, and their cures."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def find_open_parameters(result: IdentificationResult) -> range:
 
 
 def find_limits(result: IdentificationResult) -> list[tuple[Cause, float]]:
-    """Return what limits the bounds of a payload, with its share of what the data leave open, the largest first.
+    """Return what limits the bounds of a payload, with its share of the open width, the largest first.
 
     Parameters of which the data say nothing count for little: all of their width was there before.
     """

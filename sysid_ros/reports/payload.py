@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -54,6 +55,11 @@ class Bounded:
         """Upper minus lower bound."""
         return self.upper - self.lower
 
+    @property
+    def is_bounded(self) -> bool:
+        """Whether all bounds are finite."""
+        return bool(np.all(np.isfinite(self.lower) & np.isfinite(self.upper)))
+
     def contains(self, point: ArrayLike) -> NDArray[np.bool_]:
         """Entry by entry, whether the point lies inside, borders included."""
         return (self.lower <= np.asarray(point)) & (np.asarray(point) <= self.upper)
@@ -76,11 +82,11 @@ def linear_map(matrix: Array, bounded: Bounded) -> Bounded:
 
 def product(a: Bounded, b: Bounded) -> Bounded:
     """``x y`` for independent x in a and y in b, entry by entry; a square needs :func:`square`."""
-    corners = np.stack([a.lower * b.lower, a.lower * b.upper, a.upper * b.lower, a.upper * b.upper])
-    return Bounded(a.values * b.values, *_hull(corners))
+    return Bounded(a.values * b.values, *_hull(np.multiply, a, b))
 
 
-def _hull(corners: Array) -> tuple[Array, Array]:
+def _hull(operation: Callable[[Array, Array], Array], a: Bounded, b: Bounded) -> tuple[Array, Array]:
+    corners = np.stack([operation(x, y) for x in (a.lower, a.upper) for y in (b.lower, b.upper)])
     return widened(corners.min(axis=0), corners.max(axis=0), np.abs(corners).max(axis=0))
 
 
@@ -96,9 +102,7 @@ def square(a: Bounded) -> Bounded:
 def quotient(a: Bounded, b: Bounded) -> Bounded:
     """``x / y`` for independent x in a and y in b; unbounded where b touches zero."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        corners = np.stack([a.lower / b.lower, a.lower / b.upper, a.upper / b.lower, a.upper / b.upper])
-        values = a.values / b.values
-    lower, upper = _hull(corners)
+        values, (lower, upper) = a.values / b.values, _hull(np.divide, a, b)
     touches_zero = (b.lower <= 0.0) & (b.upper >= 0.0)
     return Bounded(values, np.where(touches_zero, -np.inf, lower), np.where(touches_zero, np.inf, upper))
 
@@ -120,10 +124,10 @@ def negated(a: Bounded) -> Bounded:
 def symmetric_eigenvalues(matrix: Bounded) -> Bounded:
     """Eigenvalues (k,), ascending, of every symmetric matrix (k, k) inside.
 
-    Weyl: they lie within the spectral norm of the radius matrix of those of the midpoint.
+    Weyl: they differ from the ones of the midpoint by at most the spectral norm of the radius matrix.
     """
     values = np.asarray(np.linalg.eigvalsh(matrix.values), dtype=np.float64)
-    if not _is_bounded(matrix):
+    if not matrix.is_bounded:
         return _unbounded(values)
     center = 0.5 * (matrix.lower + matrix.upper)
     radius = np.maximum(matrix.upper - center, center - matrix.lower)
@@ -157,13 +161,13 @@ def payload_parameters(result: IdentificationResult) -> Bounded:
 def exported_payload(robot: RobotModel, estimate: ParameterEstimate) -> Bounded:
     """Return the payload as it is shown and exported, ten parameters about the frame of the last joint, (10,).
 
-    These are those of the estimate, with some extent in every direction: the best fit may be a rod or a point, which
+    They are the estimate, with some extent in every direction: the best fit may be a rod or a point, which
     simulators refuse. What is left of an end effector without its nominal body need not be a body: then the nearest one
     within the bounds counts, where there is one.
     """
     known = _payload_of(robot, estimate)
     values = known.values
-    if not _is_bounded(known):
+    if not known.is_bounded:
         return known
     if estimate.target == END_EFFECTOR and not inertia.is_physically_consistent(values):
         try:
@@ -256,7 +260,7 @@ def summarize(
 ) -> PayloadSummary:
     """Describe a payload in a frame fixed to the last body.
 
-    Every bound is rigorous as long as those of ``parameters`` are. The CoM is bounded about the joint frame first and
+    Every bound is rigorous if the bounds of ``parameters`` are. The CoM is bounded about the joint frame first and
     then moved: moving the first moment would count the uncertainty of the mass twice.
 
     Args:
@@ -372,7 +376,7 @@ def notices(result: IdentificationResult) -> tuple[str, ...]:
             bound = f"upper bound {mass.upper[0]:.3f} kg"
             texts.append(f"the mass {relation} the arm's rated payload of {rated:g} kg ({bound})")
     if result.truth is not None and result.is_usable:
-        outside = ~((result.estimate.lower <= result.truth) & (result.truth <= result.estimate.upper))
+        outside = ~result.holds_truth
         if outside.any():
             names = ", ".join(np.array(inertia.PARAMETER_NAMES)[outside])
             prior, why = result.robot.payload_prior, "an assumption does not hold, or it is a bug"
@@ -382,16 +386,12 @@ def notices(result: IdentificationResult) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def _is_bounded(x: Bounded) -> bool:
-    return bool(np.all(np.isfinite(x.lower) & np.isfinite(x.upper)))
-
-
 def _unbounded(values: Array) -> Bounded:
     return Bounded(values, np.full_like(values, -np.inf), np.full_like(values, np.inf))
 
 
 def _moved(point: Bounded, rotation: Array, translation: Array) -> Bounded:
-    if not _is_bounded(point):
+    if not point.is_bounded:
         return _unbounded(rotation @ point.values + translation)
     rotated = linear_map(rotation, point)
     scale = np.abs(translation) + np.maximum(np.abs(rotated.lower), np.abs(rotated.upper))
@@ -401,24 +401,18 @@ def _moved(point: Bounded, rotation: Array, translation: Array) -> Bounded:
 
 def _inertia_about_com(parameters: Bounded) -> Bounded:
     """Inertia about the CoM (3, 3), axes of the joint frame: each entry as tight as the box of parameters allows."""
-    mass, *h = (parameters[[i]] for i in range(4))
-    entries = {(0, 0): 4, (0, 1): 5, (1, 1): 6, (0, 2): 7, (1, 2): 8, (2, 2): 9}
-    parts = {name: np.zeros((3, 3)) for name in ("values", "lower", "upper")}
-    for (row, column), index in entries.items():
-        if row == column:
-            others = [axis for axis in range(3) if axis != row]
-            shift = negated(quotient(total(square(h[others[0]]), square(h[others[1]])), mass))
-        else:
-            shift = quotient(product(h[row], h[column]), mass)
-        entry = total(parameters[[index]], shift)
-        for name, matrix in parts.items():
-            matrix[row, column] = matrix[column, row] = getattr(entry, name)[0]
-    return Bounded(**parts)
+    mass, h = parameters[0], parameters[1:4]
+    squares = square(h)
+    off = quotient(product(h[:, None], h[None, :]), mass)
+    diagonal = negated(quotient(total(squares[[1, 0, 0]], squares[[2, 2, 1]]), mass))
+    names, is_diagonal = ("values", "lower", "upper"), np.eye(3, dtype=bool)
+    shift = Bounded(*(np.where(is_diagonal, getattr(diagonal, name), getattr(off, name)) for name in names))
+    return total(parameters[np.array([[4, 5, 7], [5, 6, 8], [7, 8, 9]])], shift)
 
 
 def _rotated(matrix: Bounded, rotation: Array) -> Bounded:
     """``R M R^T`` for every symmetric M (3, 3) inside."""
-    if not _is_bounded(matrix):
+    if not matrix.is_bounded:
         return _unbounded(rotation @ matrix.values @ rotation.T)
     flat = Bounded(matrix.values.ravel(), matrix.lower.ravel(), matrix.upper.ravel())
     mapped = linear_map(np.asarray(np.kron(rotation, rotation), dtype=np.float64), flat)

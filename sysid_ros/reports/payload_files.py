@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from itertools import permutations
 from xml.etree import ElementTree
@@ -81,7 +81,7 @@ def _require_reads_back(text: str, link: str, payload: np.ndarray) -> None:
 Array = NDArray[np.float64]
 
 DIGITS = 12
-"""Significant digits of numbers without bounds: what is beyond them is rounding of the computation."""
+"""Significant digits of numbers without bounds: digits beyond are rounding of the computation."""
 
 
 _EDGE = 0.1
@@ -212,6 +212,11 @@ def find_well_known(summary: PayloadSummary) -> frozenset[Quantity]:
     return frozenset(quantity for quantity, known in is_known.items() if known)
 
 
+def join_names(quantities: Collection[Quantity]) -> str:
+    """Return the names of quantities, in their order, joined by "and"."""
+    return " and ".join(quantity.value for quantity in Quantity if quantity in quantities)
+
+
 def show_bounded(value: float, lower: float, upper: float) -> str:
     """Write a number with what its bounds leave above and below, rounded outwards: ``1.81 +0.34 / -0.32``."""
     if not (np.isfinite(lower) and np.isfinite(upper)):
@@ -338,22 +343,22 @@ def _krl(data: dict[str, float]) -> str:
     return f"{{M {d['M']},CM {{{center}}},J {{X {d['JX']},Y {d['JY']},Z {d['JZ']}}}}}"
 
 
-def payload_file(name: str, note: str | None = None, **loads: Load) -> str:
+def payload_file(name: str, note: str | None = None, **values: Load | Array) -> str:
     """Return the contents of a file for a controller, a simulator or a description of a robot.
 
     Args:
         name: Name of the file, and of its template in ``reports/templates``.
         note: One line for the reader.
-        loads: The payload alone at the ``tool`` frame and at the ``flange``, and tool and payload at the flange as the
-            ``whole``; each file has those that it needs.
+        values: The payload alone at the ``tool`` frame and at the ``flange``, tool and payload at the flange as the
+            ``whole``, and ``tool_in_flange``, a transform (4, 4) [m]; each file has the values that it needs.
     """
-    return _fill(name, note=note, link=PAYLOAD_LINK, **loads)
+    return _fill(name, note=note, link=PAYLOAD_LINK, **values)
 
 
 def _fill(template: str, **values: object) -> str:
     from sysid_ros.reports.pages import render  # templates take a while to load
 
-    made = (kinova_settings, kuka_load_data, ur_target_payload, moveit_blocks, describe_load, number)
+    made = (kinova_settings, kuka_load_data, ur_target_payload, moveit_blocks, describe_load, number, numbers)
     return render(
         template,
         **{one.__name__: one for one in made},
@@ -362,47 +367,12 @@ def _fill(template: str, **values: object) -> str:
         knows_inertia=lambda load: load.bounds is None or Quantity.INERTIA in find_well_known(load.bounds),
         spaced=lambda values: " ".join(map(repr, numbers(values))),
         noted=_noted,
+        as_json=json.dumps,
         commented=lambda lines: "".join(f"# {line}".rstrip() + "\n" for line in lines),
         xml_comment=_xml_comment,
         as_yaml=lambda data: yaml.safe_dump(data, sort_keys=False, default_flow_style=None, width=1000),
         **values,
     )
-
-
-def franka_file(load_at_flange: Load, payload_at_flange: Load, tool_in_flange: Array, note: str | None = None) -> str:
-    """Contents of ``payload_franka.json``: the end effector for Franka Desk, and the arguments of libfranka's setLoad.
-
-    The keys of the end effector are those of Franka's ``endeffector-config.json``, as its documentation (RIDE CLI, "End
-    effector commissioning") and its example for a Robotiq gripper (frankaemika/external_gripper_example) have them.
-
-    Args:
-        load_at_flange: Tool and payload together.
-        payload_at_flange: The payload alone.
-        tool_in_flange: Homogeneous transform of the tool frame in the flange frame, (4, 4) [m].
-        note: One line for the reader.
-    """
-    data = {
-        "mass": number(load_at_flange.mass),
-        "centerOfMass": numbers(load_at_flange.com),
-        "inertia": numbers(load_at_flange.inertia_com.ravel(order="F")),
-        "transformation": numbers(tool_in_flange.ravel(order="F")),
-        "setLoad": {
-            "load_mass": number(payload_at_flange.mass),
-            "F_x_Cload": numbers(payload_at_flange.com),
-            "load_inertia": numbers(payload_at_flange.inertia_com.ravel(order="F")),
-        },
-        "comments": [
-            *_noted(note),
-            "mass [kg], centerOfMass [m] and inertia [kg m^2] (about the centre of mass, column by column) of all "
-            f"behind the flange, seen from the flange '{load_at_flange.frame}'; transformation: flange to tool, column "
-            "by column. The keys of Franka's endeffector-config.json: for Desk remove setLoad and comments; an archive "
-            "of an end effector also wants id, name and color.",
-            *describe_load(load_at_flange),
-            "setLoad: arguments of franka::Robot::setLoad for the payload alone, where the tool is set in Desk.",
-            *describe_load(payload_at_flange),
-        ],
-    }
-    return json.dumps(data, indent=2) + "\n"
 
 
 def planning_scene(payload_at_tool: Load) -> dict[str, object]:

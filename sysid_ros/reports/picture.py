@@ -29,14 +29,14 @@ _AROUND = 40
 
 
 def arm_pictures(result: IdentificationResult) -> str | None:
-    """Return the arm where it was last with the box of the CoM, and what is around its tool frame, enlarged.
+    """Return the arm where it was last with the box of the CoM, and its tool frame enlarged.
 
     None where there is no usable estimate, or the CoM is not bounded.
     """
     if not result.is_usable:
         return None
     robot, tool = result.robot, summarize_payload(result, result.robot.tool_frame)
-    if not np.all(np.isfinite(tool.com.lower) & np.isfinite(tool.com.upper)):
+    if not tool.com.is_bounded:
         return None
     samples = result.samples
     q = robot.home if samples is None or len(samples) == 0 else samples.q[-1]
@@ -154,7 +154,7 @@ class _Picture:
         for index, part in enumerate(self._parts):
             flat, depth = project(part.points - center)
             places = 0.5 * np.array(SIZE) + scale * flat * [1.0, -1.0]
-            # Circles stand for the arm, which hides nothing of what is known of the payload.
+            # Circles stand for the arm, which hides nothing of the payload.
             order = float(depth.max()) + (0.0 if part.tag == "circle" and part.radius else 10.0)
             drawn.append((order, _element(index, part, places, scale * part.radius)))
         shapes = "".join(text for _, text in sorted(drawn, key=lambda one: one[0]))

@@ -22,7 +22,7 @@ INK, MUTED, GRID, ACCENT, BAND, PRIOR, TRUTH, WARN = (
 )
 SERIES = tuple(f"var(--s{i})" for i in range(8))
 SMALL, WIDE = (340.0, 176.0), (430.0, 190.0)
-"""Width and height of a plot [page units]: about those of a phone, so that letters keep their size there, and half of
+"""Width and height of a plot [page units]: about as on a phone, so that letters keep their size there, and half of
 a page."""
 DASHED, DOTTED, LONG = "3 2", "2 3", "6 2"
 _RIGHT, _TOP, _LETTER = 12.0, 24.0, 11.0

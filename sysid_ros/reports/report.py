@@ -1,8 +1,8 @@
-"""``report.html``: one self-contained page, the answer first, then what it rests on."""
+"""``report.html``: one self-contained page, the answer first, then its grounds."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,13 +14,10 @@ from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS
 from sysid_ros.reports import figures
 from sysid_ros.reports.limits import describe_limits, find_open_parameters
 from sysid_ros.reports.pages import render
-from sysid_ros.reports.payload import PayloadSummary, notices, summarize_payload
+from sysid_ros.reports.payload import notices, summarize_payload
 from sysid_ros.reports.picture import arm_pictures
 from sysid_ros.reports.result import BLIND_SPOTS, IdentificationResult
 from sysid_ros.reports.torque_fit import explained_torque
-
-if TYPE_CHECKING:
-    from sysid_ros.core.certification.certificate import MarginRow
 
 _DIGITS = {"kg": 3, "kg m": 4, "kg m^2": 5, "m": 4}
 _MEANINGS = (
@@ -54,7 +51,8 @@ def report_html(result: IdentificationResult) -> str:
         tool, joint = summarize_payload(result, robot.tool_frame), summarize_payload(result)
         answer = {
             "mass": joint.mass,
-            "facts": _facts(result, tool),
+            "knows_com": Quantity.COM in estimate.narrower,
+            "median": float(np.median(result.shrinkage)),
             "picture": arm_pictures(result),
             "parameters": list(zip(PARAMETER_NAMES, PARAMETER_UNITS, _MEANINGS, strict=True)),
             "bars": [_bar(result, i) for i in range(10)],
@@ -86,33 +84,6 @@ def report_html(result: IdentificationResult) -> str:
     )
 
 
-def _facts(result: IdentificationResult, tool: PayloadSummary) -> list[tuple[str, str, str, str]]:
-    estimate, shrinkage = result.estimate, result.shrinkage
-    x, y, z = 1e3 * tool.com.values
-    above, below = 1e3 * (tool.com.upper - tool.com.values), 1e3 * (tool.com.values - tool.com.lower)
-    parts = [f"+{a:.1f} / \N{MINUS SIGN}{b:.1f}" for a, b in zip(above, below, strict=True)]
-    com = f"({', '.join(parts)}) mm" if np.all(np.isfinite(above)) else "not bounded"
-    place = (f"({x:.1f}, {y:.1f}, {z:.1f})", "mm")
-    if Quantity.COM not in estimate.narrower:
-        place, com = ("not known", ""), "no better than before the data"
-    more, less = float(tool.mass.upper - tool.mass.values), float(tool.mass.values - tool.mass.lower)
-    spread = f"median of ten; mass {shrinkage[0]:.0f} ×, worst {shrinkage.min():.1f} ×"
-    windows = f"{estimate.number_of_windows} windows, condition number {estimate.condition_number:.3g}"
-    facts = [
-        ("Mass", f"{tool.mass.values:.3f}", "kg", f"+{more:.3f} / \N{MINUS SIGN}{less:.3f} kg"),
-        ("Centre of mass, tool frame", *place, com),
-        ("Bounds against the prior", f"{np.median(shrinkage):.0f} ×", "narrower", spread),
-        ("Data", f"{estimate.data_seconds:.1f}", "s", windows),
-    ]
-    if result.agreement is not None:
-        note = result.agreement.width_text or "of all windows"
-        facts.append(("Allowed errors used", f"{100.0 * result.agreement.share:.0f}", "%", note))
-    if result.truth is not None:
-        inside = int(np.sum((estimate.lower <= result.truth) & (result.truth <= estimate.upper)))
-        facts.append(("Truth inside (simulation)", f"{inside}", "of 10", "known only in simulation"))
-    return facts
-
-
 def _bar(result: IdentificationResult, i: int) -> dict[str, float] | None:
     """Places of bounds, estimate and truth on the interval of the prior; None where that has no width."""
     prior, estimate = result.prior, result.estimate
@@ -138,36 +109,28 @@ def _fit(result: IdentificationResult) -> list[tuple[Any, ...]]:
     rest, sensors = samples.tau - predicted, result.robot.sensors
     claimed = sensors.effort_relative_error * np.abs(samples.tau) + sensors.effort_absolute_error
     picked, allowed = explained_torque(result)
-    rows = []
-    for j, name in enumerate(result.robot.joint_names):
-        spread = float(np.var(samples.tau[:, j]))
-        determination = 1.0 - float(np.var(rest[:, j])) / spread if spread > 0.0 else float("nan")
-        shares = [
-            100.0 * float(np.mean(np.abs(rest[at, j]) <= limit[:, j]))
-            for at, limit in ((picked, allowed), (slice(None), claimed))
-        ]
-        rms, largest = float(np.sqrt(np.mean(rest[:, j] ** 2))), float(np.abs(rest[:, j]).max())
-        rows.append((name, rms, largest, float(rest[:, j].mean()), determination, *shares))
-    return rows
+    spread = np.var(samples.tau, axis=0)
+    columns = (
+        np.sqrt(np.mean(rest**2, axis=0)),
+        np.abs(rest).max(axis=0),
+        rest.mean(axis=0),
+        1.0 - np.var(rest, axis=0) / np.where(spread > 0.0, spread, np.nan),
+        100.0 * np.mean(np.abs(rest[picked]) <= allowed, axis=0),
+        100.0 * np.mean(np.abs(rest) <= claimed, axis=0),
+    )
+    return list(zip(result.robot.joint_names, *columns, strict=True))
 
 
 def _margins(result: IdentificationResult) -> dict[str, Any]:
+    """Kinds of margins, the margins of each plan by kind, and the least of each kind."""
     kinds = list(dict.fromkeys(row.kind for motion in result.motions for row in motion.margins))
-    by_plan = [({row.kind: row for row in motion.margins}, motion.followed) for motion in result.motions]
-    least = {kind: min(rows[kind].margin for rows, _ in by_plan if kind in rows) for kind in kinds}
-
-    def cell(row: MarginRow | None, followed: float | None) -> dict[str, Any] | None:
-        if row is None:
-            return None
-        is_behind = followed is not None and row.time is not None and row.time > followed
-        place = row.place[:-2] + "\N{NO-BREAK SPACE}s" if row.place.endswith(" s") else row.place
-        return {"value": row.value, "place": place, "is_behind": is_behind, "is_least": row.margin == least[row.kind]}
-
-    return {"kinds": kinds, "rows": [[cell(rows.get(kind), end) for kind in kinds] for rows, end in by_plan]}
+    plans = [{row.kind: row for row in motion.margins} for motion in result.motions]
+    least = {kind: min(rows[kind].margin for rows in plans if kind in rows) for kind in kinds}
+    return {"kinds": kinds, "plans": plans, "least": least}
 
 
 def _claims(result: IdentificationResult) -> list[tuple[str, str]]:
-    """Return what the certificates say, each sentence once, with the plans it speaks of."""
+    """Return the claims of the certificates, each sentence once, with the plans it speaks of."""
     plans: dict[str, list[str]] = {}
     for number, motion in enumerate(result.motions, start=1):
         plans.setdefault(motion.claims or "Nothing is known of its certificate.", []).append(str(number))

@@ -39,7 +39,7 @@ class WindowCheck:
 
     Attributes:
         times: Middle of each window since the first sample, (W,) [s].
-        residual: Measured mean torque less what the nominal arm and the payload explain, (W, n) [Nm].
+        residual: Measured mean torque less the torque of the nominal arm and the payload, (W, n) [Nm].
         allowed: What the errors of the sensors and the uncertainty of the arm may cause of it, (W, n) [Nm].
         payload: The payload, (10,), in the form of the estimate.
         is_estimate: Whether it is the estimate; otherwise the least-squares fit to all windows, for diagnosis only.
@@ -238,7 +238,7 @@ class IdentificationResult:
         reference_v: Desired velocities, (N, n) [rad/s], None where unknown.
         commanded_tau: Commanded torques, (N, n) [Nm], None where unknown.
         predicted_tau: Torques the estimated model predicts for the samples, (N, n) [Nm], None where not computed.
-            Without a usable estimate: those of the payload of ``windows``, for diagnosis.
+            Without a usable estimate: with the payload of ``windows``, for diagnosis.
         windows: The windows beside their explanation by the estimate, None where not computed.
         explanation: Hypotheses about data that no payload agrees with, None where some do or none were tried.
         statistical: Statistical interval from the residuals, None where there is none; it guarantees nothing.
@@ -301,6 +301,12 @@ class IdentificationResult:
         return self.is_usable and self.estimate.status is EstimateStatus.IDENTIFIED
 
     @property
+    def holds_truth(self) -> NDArray[np.bool_]:
+        """Whether the bounds of each parameter contain the truth, (10,); false without one."""
+        truth = np.nan if self.truth is None else self.truth
+        return np.asarray((self.estimate.lower <= truth) & (truth <= self.estimate.upper))
+
+    @property
     def reason_unusable(self) -> str:
         """What the data lack or contradict, in a sentence."""
         return self.estimate.alarm_text or self.estimate.shortfall or "the fit of the parameters did not converge"
@@ -327,7 +333,7 @@ _START_ERROR, _START_STEP = 0.1, 0.001
 _SAME = 2e-3
 """Desired positions this far apart still count as the plan's [rad]; a stamp may be half a step off."""
 _BLUR = 0.25
-"""A plan that takes over leaves its predecessor's path slowly: for about so long they cannot be told apart [s]."""
+"""A plan that takes over leaves its predecessor's path slowly: for about so long they look the same [s]."""
 
 
 def followed_motions(motions: Sequence[MotionRecord], seconds: Array, reference_q: Array) -> tuple[MotionRecord, ...]:
@@ -368,7 +374,7 @@ def _match(motion: MotionRecord, seconds: Array, reference_q: Array) -> tuple[fl
     if inside.size < 2:
         return None
     times, desired = seconds[inside], reference_q[inside]
-    # The start is known only so well. What follows it tells: it is the same plan whatever comes later.
+    # The start is known only so well; the samples after it show it, whatever comes later.
     first = (times > motion.start + _START_ERROR) & (times < motion.start + 2.0 * _BLUR)
     some = np.flatnonzero(first)[:: max(1, int(first.sum()) // 20)]
     if not some.size:

@@ -59,7 +59,7 @@ def differentiate(stamps: ArrayLike, values: Array, filter_time: float = FILTER_
 def derivative_weights(length: int) -> Array:
     """Return the weights of samples around one, oldest first, in its derivative by a Savitzky-Golay filter, (length,).
 
-    They are those of samples one apart; scipy has them too, in a package that takes a second to load.
+    For samples one apart; scipy has them too, in a package that takes a second to load.
     """
     return np.asarray(_fit(length)[1])
 
@@ -145,15 +145,13 @@ def explained_torque(result: IdentificationResult) -> tuple[NDArray[np.int64], A
 
 def with_torque_fit(result: IdentificationResult) -> IdentificationResult:
     """Fill in ``predicted_tau``; leave a result without samples, or without a payload to predict with, as it is."""
-    samples, diagnosis = result.samples, result.windows
+    samples, shown = result.samples, result
     if samples is None or len(samples) == 0:
         return result
     if not result.is_usable:
-        if diagnosis is None:
+        if result.windows is None:
             return result
-        estimate = replace(result.estimate, values=diagnosis.payload)
-        payload = payload_parameters(replace(result, estimate=estimate)).values
-    else:
-        payload = payload_parameters(result).values
+        shown = replace(result, estimate=replace(result.estimate, values=result.windows.payload))
+    payload = payload_parameters(shown).values
     acceleration = differentiate(samples.stamps, samples.v)
     return replace(result, predicted_tau=predict_torque(result.robot, payload, samples.q, samples.v, acceleration))

@@ -20,7 +20,7 @@ from sysid_ros.core.model.robot import RobotModel, frame_placement
 from sysid_ros.reports.estimate_yaml import estimate_text
 from sysid_ros.reports.folders import ESTIMATE
 from sysid_ros.reports.payload import payload_parameters, summarize_behind_flange, summarize_payload
-from sysid_ros.reports.payload_files import Load, add_payload, describe_load, franka_file, payload_file
+from sysid_ros.reports.payload_files import Load, add_payload, describe_load, join_names, payload_file
 from sysid_ros.reports.result import IdentificationResult
 
 
@@ -97,9 +97,9 @@ def write_results(result: IdentificationResult, directory: Path | str) -> Writte
     files: list[str] = []
     reasons: dict[str, list[str]] = {}  # why files were left out, and which
     for name, contents in _builders(result).items():
-        missing = [quantity.value for quantity in Quantity if quantity in NEEDED.get(name, frozenset()) - known]
+        missing = NEEDED.get(name, frozenset()) - known
         if missing:
-            reason = f"the bounds of {' and '.join(missing)} are no narrower than before the data"
+            reason = f"the bounds of {join_names(missing)} are no narrower than before the data"
             reasons.setdefault(reason, []).append(name)
             continue
         try:
@@ -131,19 +131,17 @@ def _builders(result: IdentificationResult) -> dict[str, Callable[[], str]]:
     robot, note = result.robot, _note(result)
 
     @cache
-    def loads() -> dict[str, Load]:  # where a file needs them: it may fail
+    def values() -> dict[str, Load | NDArray[np.float64]]:  # where a file needs them: it may fail
         seen = {"tool": summarize_payload(result, robot.tool_frame), "whole": summarize_behind_flange(result)}
         seen["flange"] = summarize_payload(result, robot.flange_frame)
-        return {name: Load.from_summary(one) for name, one in seen.items()}
-
-    def franka() -> str:
-        return franka_file(loads()["whole"], loads()["flange"], _tool_in_flange(robot), note)
+        loads = {name: Load.from_summary(one) for name, one in seen.items()}
+        return {**loads, "tool_in_flange": _tool_in_flange(robot)}
 
     files: dict[str, Callable[[], str]] = {
-        name: lambda name=name: payload_file(name, note, **loads())  # type: ignore[misc]
+        name: lambda name=name: payload_file(name, note, **values())  # type: ignore[misc]
         for name in NEEDED
     }
-    return {**estimate, **files, URDF: lambda: updated_urdf(result), FRANKA: franka, **report}
+    return {**estimate, **files, URDF: lambda: updated_urdf(result), **report}
 
 
 def updated_urdf(result: IdentificationResult) -> str:

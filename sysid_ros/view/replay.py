@@ -1,4 +1,4 @@
-"""Replays a recording in the scene: a slider for the time, and what was known of the payload by then."""
+"""Replays a recording in the scene: a slider for the time, and the bounds of the payload by then."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Story:
         return (followed[-1] if followed else None), (waiting[0] if waiting else None)
 
     def estimate(self, at: float) -> ParameterEstimate | None:
-        """Return what was known at a time [s]; None before the first update."""
+        """Return the estimate at a time [s]; None before the first update."""
         k = int(np.searchsorted(self.update_times, at, side="right")) - 1
         if k < 0:
             return None
@@ -90,7 +90,7 @@ class Story:
 
 
 class Replay:
-    """Controls and state of a replay.
+    """Controls and state of a replay in a ``view``.
 
     Args:
         view: Where it is shown.
@@ -99,7 +99,7 @@ class Replay:
     """
 
     def __init__(self, view: ArmView, robot: RobotModel, story: Story):
-        self._view, self._story = view, story
+        self.view, self._story = view, story
         self._shown: int | None = None
         self._end = round(float(story.seconds[-1]), 3)
         gui = view.server.gui
@@ -125,27 +125,18 @@ class Replay:
         self.show(0.0)
 
     @property
-    def url(self) -> str:
-        """Address for a browser on this machine."""
-        return self._view.url
-
-    def close(self) -> None:
-        """Stop the server."""
-        self._view.close()
-
-    @property
     def time(self) -> float:
         """Time that is shown [s]."""
         return float(self._slider.value)
 
     def show(self, at: float) -> None:
         """Show a time [s]."""
-        self._view.show_posture(self._story.posture(at))
+        self.view.show_posture(self._story.posture(at))
         self._show_plans(at)
         k = int(np.searchsorted(self._story.update_times, at, side="right"))
         if k != self._shown:
             self._shown = k
-            self._view.draw_payload(self._story.estimate(at))
+            self.view.draw_payload(self._story.estimate(at))
 
     def _show_plans(self, at: float) -> None:
         """Show the plan that was followed and the one that waited; without any the way of the tool."""
@@ -155,9 +146,9 @@ class Replay:
         self._plans = chosen
         followed, waiting = (None if k is None else self._paths[k] for k in chosen)
         if not self._story.plans:
-            self._view.show_plans(self._way)
+            self.view.show_plans(self._way)
             return
-        self._view.show_plans(followed, waiting)
+        self.view.show_plans(followed, waiting)
         words = ["at rest" if chosen[0] is None else f"follows plan {chosen[0] + 1} of {len(self._paths)}"]
         if chosen[1] is not None:
             words.append(f"plan {chosen[1] + 1} waits")
@@ -170,6 +161,6 @@ class Replay:
             time.sleep(FRAME)
             now = time.monotonic()
             passed, last = now - last, now
-            if self._play.value and self._view.is_watched:
+            if self._play.value and self.view.is_watched:
                 at = self.time + passed * float(self._speed.value)
                 self._slider.value = 0.0 if at >= self._end else at

@@ -153,7 +153,7 @@ class ArmView:
     # The payload
 
     def show_estimate(self, estimate: ParameterEstimate | None, seconds: float) -> None:
-        """Show what is known of the payload, and add it to the plot.
+        """Show an estimate of the payload, and add it to the plot.
 
         Args:
             estimate: The estimate; None or an inconsistent one shows nothing.
@@ -181,7 +181,7 @@ class ArmView:
         self._plot()
 
     def draw_payload(self, estimate: ParameterEstimate | None) -> None:
-        """Draw what an estimate says, in words and as box, centre and ellipsoid at the hand."""
+        """Draw an estimate, in words and as box, centre and ellipsoid at the hand."""
         if estimate is None:
             self._redraw("payload", [])
             self._words.content = "Nothing is known of the payload yet."
@@ -260,7 +260,7 @@ class ArmView:
         waiting: Array | None = None,
         swept: SweptSpheres | None = None,
     ) -> None:
-        """Show what the tool follows.
+        """Show plans as paths of the tool.
 
         Args:
             path: Points on the path of the plan that is followed, (N, 3) [m].
@@ -303,7 +303,7 @@ class ArmView:
         self._redraw("environment", parts)
 
     def _redraw(self, group: str, parts: list[Any]) -> None:
-        """Remove what was drawn before, unless something of the same name has taken its place."""
+        """Remove the old parts, unless a new one of the same name has taken their place."""
         names = {part.name for part in parts}
         for old in reversed(self._parts[group]):  # what hangs on others comes after them, and goes with them
             if old.name not in names:
@@ -359,7 +359,7 @@ class Shape:
 
 
 def visual_shapes(robot: RobotModel, folder: Path | None = None) -> list[Shape]:
-    """Return the visual shapes of an arm's URDF; those that cannot be drawn are left out.
+    """Return the visual shapes of an arm's URDF; shapes that cannot be drawn are left out.
 
     Args:
         robot: The arm.

@@ -138,7 +138,7 @@ def test_a_stopped_calibration_keeps_the_rows_that_it_proved(robot, record, tmp_
     monkeypatch.setattr("sysid_ros.core.estimation.calibration._BATCH", 4)
     at[0] = 0.8
     assert door.main(["calibrate", *words]) == ExitStatus.STOPPED
-    assert "stopped: what was proven by then is kept" in capsys.readouterr().out
+    assert "stopped: bounds proven so far are kept" in capsys.readouterr().out
     kept = load_calibration(tmp_path / "arm.yaml")
     assert 4 <= len(kept.matrix) < len(whole.matrix) and kept.record.serial == "K7" and kept.record.recordings
     np.testing.assert_allclose(kept.matrix, whole.matrix[: len(kept.matrix)], rtol=1e-6, atol=1e-9)
@@ -291,7 +291,7 @@ def test_a_person_is_asked_where_the_arm_is_real(suites, tmp_path, monkeypatch, 
 
     monkeypatch.setattr("builtins.input", nobody)
     assert door.main(["calibrate", *words]) == ExitStatus.BAD_INPUT
-    assert "nobody is there to say that it is done" in capsys.readouterr().err
+    assert "there is no terminal to confirm it in" in capsys.readouterr().err
 
 
 def test_what_fails_ends_the_run_and_bad_weights_are_refused_before_it(suites, tmp_path, monkeypatch, capsys):

@@ -153,7 +153,9 @@ def test_franka_describes_the_same_body_column_by_column(loads):
     transform[:3, :3] = Rotation.from_euler("xyz", [0.1, 0.2, -0.7]).as_matrix()
     transform[:3, 3] = [0.01, -0.02, 0.1034]
     for load in loads[:10]:
-        data = json.loads(payload_files.franka_file(load, loads[0], transform, "a note"))
+        data = json.loads(
+            payload_file("payload_franka.json", "a note", whole=load, flange=loads[0], tool_in_flange=transform)
+        )
         _same_energy(load, data["mass"], np.array(data["centerOfMass"]), np.reshape(data["inertia"], (3, 3), order="F"))
         assert np.reshape(data["transformation"], (4, 4), order="F") == pytest.approx(transform, abs=1e-6)
         alone = data["setLoad"]

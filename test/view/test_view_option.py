@@ -62,9 +62,9 @@ def test_a_result_is_replayed_from_its_samples(tmp_path):
     result = sr.identify({"t": t, "q": q, "v": v, "tau": np.array([weight.gravity(one) for one in q])}, robot)
     replay = open_replay(result, tmp_path / "none.npz", "xarm7", "8200")
     try:
-        assert replay.url.startswith("http://127.0.0.1:")
+        assert replay.view.url.startswith("http://127.0.0.1:")
         replay.show(float(result.samples.seconds[-1]))
-        words = replay._view._words.content
+        words = replay.view._words.content
         assert ("Alarm" in words) == (not result.estimate.is_consistent)
     finally:
-        replay.close()
+        replay.view.close()

@@ -2,7 +2,7 @@
 
 Messages are ``sensor_msgs/JointState``, or where there are none of the arm, those that arms publish themselves.
 
-A bag says neither what the efforts mean nor which joints belong together, so the joints of the robot are looked for in
+A bag says neither the meaning of the efforts nor which joints belong together, so the joints of the robot are sought in
 all streams of joint states (a topic on which two nodes publish has two), and the sign of the efforts is compared with
 gravity unless it is stated.
 """
@@ -92,7 +92,7 @@ _Columns = tuple[tuple[str, ...], NDArray[np.int64], Mapping[str, Array]]
 
 @dataclass
 class _Stream:
-    """Joint states of one topic with the same names; what is missing in a message is not a number."""
+    """Joint states of one topic with the same names; numbers that a message lacks are NaN."""
 
     topic: str
     names: tuple[str, ...]  # after renaming
@@ -120,7 +120,7 @@ def read_bag(path: Path, robot: RobotModel, options: ReadOptions, watch: Watch =
 
     Raises:
         InvalidRecording: No joint states, a joint is missing or is there twice, efforts are missing, their sign is
-            not clear, or numbers are not those of this arm.
+            not clear, or numbers do not fit this arm.
     """
     if "t" in options.units:
         raise InvalidRecording(path, "the unit of t", "given", "none: stamps of a bag have one")
@@ -193,7 +193,7 @@ def _collect(
             streams[key].add(own_ns, values, order, recorded_ns)
     except InvalidRecording:
         raise
-    except Exception as error:  # neither reader has a common error for what a damaged file makes it do
+    except Exception as error:  # neither reader has a common error for damaged files
         damage = f"{error}" or type(error).__name__
         if not streams:
             raise InvalidRecording(path, "the bag", f"unreadable ({damage})", "a bag of ROS") from error
@@ -261,7 +261,7 @@ def _is_cut_db3(path: Path) -> bool:
 
 
 def _cut_db3_messages(path: Path, types: tuple[str, ...]) -> Iterator[_Message]:
-    """Yield the joint states of an SQLite file in the order in which they were written, until what was cut off."""
+    """Yield the joint states of an SQLite file in the order in which they were written, up to the cut."""
     store = rosbags_types.get_typestore(rosbags_types.Stores.LATEST)
     with closing(_open_db3(path)) as file:
         file.execute("PRAGMA writable_schema = ON")  # opens it nevertheless; nothing is written

@@ -2,7 +2,7 @@
 
 Tables come from loggers, from PlotJuggler, from ``numpy.savetxt`` and from spreadsheets, and all name columns in ways
 of their own: ``q_joint_1``, ``joint_1/position``, ``/joint_states/effort[0]``, ``time [ms]``. What is found is by name,
-never by place, but for numbers that count all joints; what a name leaves open is asked for.
+never by place, but for numbers that count all joints; open questions are asked.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Columns:
     """What the columns of a table are.
 
     Attributes:
-        time: The column of the time, or those of seconds and nanoseconds.
+        time: The column of the time, or the pair of seconds and nanoseconds.
         joints: Of ``q``, ``tau`` and, where there are all, ``v`` the columns in the robot's joint order.
         units: Units in the names, by quantity.
         notices: What was chosen among several, a sentence each.
@@ -137,7 +137,7 @@ def _unit(path: Path, quantity: str, name: str, text: str) -> str:
 def _find_time(
     path: Path, names: Sequence[str], parsed: list[_Name], given: Mapping[str, str]
 ) -> tuple[tuple[int, ...], list[str]]:
-    """Return the column of the time, or those of seconds and nanoseconds, and what was left aside."""
+    """Return the column of the time, or the pair of seconds and nanoseconds, and the unused ones."""
     words = [re.split(r"[/.]", name.base.lower())[-1].strip("_") for name in parsed]
     stated = [k for k, name in enumerate(parsed) if "t" in (given.get(name.base), given.get(names[k].strip()))]
     if len(stated) == 1:

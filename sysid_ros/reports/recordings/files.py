@@ -39,10 +39,10 @@ def read_recording(
             ``.bag``), or a table (``.csv``, ``.npz``).
         robot: The arm that was recorded.
         options: What the file may leave open.
-        watch: Told how far it is, and may end it; what was read by then is the recording.
+        watch: Told how far it is, and may end it with the samples so far.
 
     Raises:
-        InvalidRecording: The file is missing or cannot be used; says what, where and what is allowed.
+        InvalidRecording: The file is missing or cannot be used; the message has the place, the fault and the cure.
         ParameterOutOfRange: A scale is stated of a joint that the robot does not have.
     """
     file, options = Path(path), options or ReadOptions()
@@ -53,11 +53,8 @@ def read_recording(
     if suffix == ".mcap" and holds(file, SAMPLES):
         for what in ("units", "joint_names", "effort_sign", "effort_scale"):
             if getattr(options, what):
-                told, allowed = (
-                    f"{what.replace('_', ' ')} for a recording of this suite",
-                    "nothing: it says that itself",
-                )
-                raise InvalidRecording(file, told, getattr(options, what), allowed)
+                stated = f"{what.replace('_', ' ')} for a recording of this suite"
+                raise InvalidRecording(file, stated, getattr(options, what), "nothing: it says that itself")
         return read_mcap(file, robot, options, watch)
     if suffix in BAGS:
         return read_bag(file, robot, options, watch)
@@ -103,7 +100,7 @@ def read_recordings(
             refused.
 
     Raises:
-        SysidError: One of them cannot be used; says what, where and what is allowed.
+        SysidError: One of them cannot be used; the message has the place, the fault and the cure.
     """
     loaded, warnings, computed, state = list[LoadedRecording](), list[str](), robot, gripper
     read = [read_load(text, robot) for text in texts]
@@ -139,7 +136,7 @@ def names_apart(paths: Sequence[Path]) -> list[str]:
 
 
 def read_load(text: str, robot: RobotModel) -> tuple[Path, KnownLoad]:
-    """Split ``FILE[=MASS[+-TOLERANCE]]`` into the file and what the hand held.
+    """Split ``FILE[=MASS[+-TOLERANCE]]`` into the file and the load of the hand.
 
     Raises:
         ParameterOutOfRange: The mass or its tolerance is no number.

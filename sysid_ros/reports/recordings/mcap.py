@@ -146,7 +146,7 @@ def read_mcap(path: Path, robot: RobotModel, options: ReadOptions, watch: Watch 
 
 
 def holds(path: Path, type_name: str) -> bool:
-    """Return whether a file, or what is left of it, says that it holds messages of a type."""
+    """Return whether a file, or the rest of one, says that it holds messages of a type."""
     try:
         with open(path, "rb") as file:
             summary = mcap_reader.make_reader(file).get_summary()
@@ -160,7 +160,7 @@ def holds(path: Path, type_name: str) -> bool:
                 isinstance(record, mcap_records.Schema) and record.name == type_name
                 for record in mcap_stream_reader.StreamReader(file).records
             )
-    except Exception:  # cut off or damaged before the type came; reading the samples says what is wrong
+    except Exception:  # cut off or damaged before the type came; reading the samples names the fault
         return False
 
 
@@ -195,16 +195,16 @@ def read_messages(path: Path, types: Collection[str] | None = None, watch: Watch
             raise
         except mcap_exceptions.InvalidMagic:
             raise DamagedRecording(path, "it does not begin as one") from None
-        except Exception as error:  # the reader has no common error for what a damaged file makes it do
+        except Exception as error:  # the reader has no common error for damaged files
             raise DamagedRecording(path, f"{error}" or type(error).__name__) from error
 
 
 def message_decoder(type_name: str, definition: str = "") -> Callable[[bytes], Any]:
-    """Return a decoder of messages in CDR; their arrays are those of numpy.
+    """Return a decoder of messages in CDR; their arrays are of numpy.
 
     Args:
         type_name: ``package/msg/Name``.
-        definition: Their full definition, as they were recorded; empty takes that of the latest ROS.
+        definition: Their full definition, as they were recorded; empty takes the latest ROS.
     """
     stores = rosbags_types.Stores
     store = rosbags_types.get_typestore(stores.EMPTY if definition else stores.LATEST)

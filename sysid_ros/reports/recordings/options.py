@@ -1,4 +1,4 @@
-"""What a file of samples may leave open, and what is refused without reading it."""
+"""Facts that a file of samples may leave open, and checks without reading it."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class ReadOptions:
             bag, gravity.
         effort_scale: What one unit of a joint's efforts is, by joint [Nm]; that of all others by ''. Where one is
             stated, efforts that fit no payload are a caveat; else they are refused.
-        needs_torques: Whether torques that nobody measured are refused; which parameters a motion tells does not depend
-            on them.
+        needs_torques: Whether files without measured torques are refused; identifiable parameters do not depend on
+            torques.
 
     Raises:
         ParameterOutOfRange: A unit or the sign is not one of those.
@@ -109,7 +109,7 @@ def read_mass(text: str) -> tuple[float, float]:
 
 
 def split_load(text: str) -> tuple[Path, tuple[float, float] | None]:
-    """Split ``FILE[=MASS[+-TOLERANCE]]`` into the file and mass and tolerance of what the hand held, None for nothing.
+    """Split ``FILE[=MASS[+-TOLERANCE]]`` into the file and mass and tolerance of the load, None for the empty hand.
 
     Raises:
         ParameterOutOfRange: The mass or its tolerance is no number.

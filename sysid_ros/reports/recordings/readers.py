@@ -84,14 +84,9 @@ class Recording:
         whole = int(np.searchsorted(ends, count, side="left")) + 1
         batches = list(self.batches[:whole])
         batches[-1] = batches[-1].slice(0, count - int(ends[whole - 1]) + len(batches[-1]))
-        return replace(
-            self,
-            batches=tuple(batches),
-            payload_epochs=self.payload_epochs[:whole],
-            reference_q=None if self.reference_q is None else self.reference_q[:count],
-            reference_v=None if self.reference_v is None else self.reference_v[:count],
-            commanded_tau=None if self.commanded_tau is None else self.commanded_tau[:count],
-        )
+        names = ("reference_q", "reference_v", "commanded_tau")
+        known = {name: array[:count] for name in names if (array := getattr(self, name)) is not None}
+        return replace(self, batches=tuple(batches), payload_epochs=self.payload_epochs[:whole], **known)
 
 
 def with_velocity_error(robot: RobotModel, recording: Recording) -> RobotModel:

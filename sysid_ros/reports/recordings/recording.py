@@ -127,8 +127,8 @@ class _Entry:
 class RecordingWriter:
     """Writes messages to an MCAP file in a thread of its own.
 
-    :meth:`write` never waits: what the disk cannot take in time is dropped and counted. The file is complete after
-    :meth:`close`, which also runs when the interpreter ends, so after Ctrl-C. Use it with ``with``.
+    :meth:`write` never waits: messages that the disk cannot take in time are dropped and counted. The file is complete
+    after :meth:`close`, which also runs when the interpreter ends, so after Ctrl-C. Use it with ``with``.
 
     Args:
         path: The file; its folder must exist.
@@ -164,11 +164,6 @@ class RecordingWriter:
     def dropped(self) -> int:
         """Messages that found no room."""
         return self._dropped
-
-    @property
-    def error(self) -> Exception | None:
-        """What stopped the writing, None while all is well."""
-        return self._error
 
     def write(self, topic: str, type_name: str, message: Any, stamp_ns: int | None = None) -> bool:
         """Take a message; never waits and never raises for the disk.
@@ -259,7 +254,7 @@ class RecordingWriter:
                     else:
                         self._add(file, entry)
                 file.writer.finish()
-        except Exception as error:  # kept for close(), which raises it where somebody listens
+        except Exception as error:  # kept for close(), which raises it
             self._error = error
 
     def _add(self, file: _McapFile, entry: _Entry) -> None:

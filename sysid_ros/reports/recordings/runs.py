@@ -36,7 +36,7 @@ class RecordedRun:
     Attributes:
         plans: Certified plans, in the order they were made.
         starts: When the arm began to follow each that it followed, by plan_id [ns].
-        truth: True parameters of what a simulated arm held, about the frame of its last joint, (10,); else None.
+        truth: True parameters of the load of a simulated arm, about the frame of its last joint, (10,); else None.
     """
 
     plans: tuple[CertifiedPlan, ...] = ()
@@ -113,7 +113,7 @@ def read_plans(
         path: A recording with topics of ``CertifiedTrajectory``; a plan that was published again counts once. Or a YAML
             or JSON file with the ``to_dict()`` of a :class:`CertifiedPlan`, or a list of them.
         watch: Told how far a recording is, and may end it; the plans are those read by then.
-        on_cut: Told why a recording ends before its end; the plans are those before.
+        on_cut: Receives why a recording ends before its end; the plans are the ones until then.
         on_estimate: Told the box of each estimate of a payload in a recording, with its torque at rest.
 
     Returns:
@@ -123,7 +123,7 @@ def read_plans(
         DamagedRecording: The recording cannot be read, or not as far as a plan.
         InvalidRecording: The file holds no certified plan.
         ModelError: A file of text is no YAML.
-        SysidError: A plan cannot be made of what is there.
+        SysidError: The entries make no plan.
     """
     file = Path(path)
     if not file.is_file():

@@ -2,7 +2,7 @@
 
 Whatever a file holds passes here once: garbage and repeats are left out, angles are unfolded, velocities are compared
 with positions and efforts with the torques that the arm needs. What can be mended is mended with a notice; anything
-else is refused with what was found, why it matters and what to type.
+else is refused with the finding, its effect and the words to type.
 """
 
 from __future__ import annotations

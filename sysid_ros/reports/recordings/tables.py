@@ -66,7 +66,7 @@ class _Lines:
 def read_csv(path: Path, robot: RobotModel, options: ReadOptions, watch: Watch = read_all) -> Recording:
     """Read a CSV file: a line of column names, then one line per sample.
 
-    Before them there may be lines ``# key: value``. ``watch`` is told how far it is, and may end it.
+    Before them there may be lines ``# key: value``. ``watch`` receives the progress, and may end it.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -124,7 +124,7 @@ def read_npz(path: Path, robot: RobotModel, options: ReadOptions) -> Recording:
 def write_npz(path: Path, robot: RobotModel, recording: Recording) -> None:
     """Write a recording as a table that :func:`read_npz` reads.
 
-    Velocities that were computed are left out, so that they are computed again, and named as such, by whoever reads it.
+    Velocities that were computed are left out, so that they are computed again, and named as such, by its readers.
 
     Raises:
         InvalidRecording: The file cannot be written.
@@ -181,7 +181,7 @@ def _split_names(line: str) -> tuple[list[str], str | None]:
 
 
 def _parse_in_pieces(path: Path, lines: _Lines, used: list[int], watch: Watch) -> tuple[Array, list[str]]:
-    """Return the numbers of some columns, and what is to be said where reading was ended early."""
+    """Return the numbers of some columns, and a sentence where reading was ended early."""
     pieces = [np.empty((0, len(used)))]
     for start in range(0, len(lines.rows), _PIECE):
         if not watch(start / len(lines.rows)):
@@ -197,7 +197,7 @@ def _parse_rows(path: Path, lines: _Lines, rows: list[tuple[int, str]], used: li
             texts = [text for _, text in rows]
             return np.loadtxt(texts, delimiter=separator, ndmin=2, comments=None, usecols=used, quotechar='"')
         except ValueError:
-            pass  # what is wrong, and where, is found line by line
+            pass  # the fault and its place are found line by line
     values = np.empty((len(rows), len(used)))
     for k, (number, text) in enumerate(rows):
         words = text.split(separator)
