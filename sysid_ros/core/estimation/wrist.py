@@ -21,7 +21,7 @@ from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.common.spatial import skew
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.sensor_statistics import find_standstills
-from sysid_ros.core.estimation.windows.samples import SampleBlock
+from sysid_ros.core.estimation.windows.samples import SampleBlock, Wrenches
 from sysid_ros.core.model.inertia import from_com_form
 from sysid_ros.core.model.payload import object_box
 from sysid_ros.core.model.robot import RobotModel, frame_placement
@@ -51,19 +51,6 @@ class WristSensor:
     force_error: float
     moment_error: float
     share: float = 0.01
-
-
-@dataclass(frozen=True)
-class Wrenches:
-    """Measured wrenches.
-
-    Attributes:
-        stamps: (N,) [ns].
-        values: Forces [N] and moments [Nm] in the sensor's frame, (N, 6).
-    """
-
-    stamps: NDArray[np.int64]
-    values: Array
 
 
 Run = tuple[Sequence[SampleBlock], Wrenches]

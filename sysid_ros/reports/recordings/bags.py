@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.common.optional import optional_module
-from sysid_ros.core.estimation.wrist import Wrenches
+from sysid_ros.core.estimation.windows.samples import Wrenches
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.reports.recordings.mcap import message_decoder
 from sysid_ros.reports.recordings.options import BAGS, UNITS, InvalidRecording, ReadOptions

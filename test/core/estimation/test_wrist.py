@@ -8,8 +8,8 @@ import pytest
 
 from sysid_ros.core.common.errors import ModelError, SysidError
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
-from sysid_ros.core.estimation.windows.samples import SampleBlock
-from sysid_ros.core.estimation.wrist import Wrenches, WristSensor, bound_by_wrench, with_wrench
+from sysid_ros.core.estimation.windows.samples import SampleBlock, Wrenches
+from sysid_ros.core.estimation.wrist import WristSensor, bound_by_wrench, with_wrench
 from sysid_ros.core.model.inertia import from_com_form
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.core.model.robot import frame_placement

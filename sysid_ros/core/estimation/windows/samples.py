@@ -32,6 +32,19 @@ class InvalidSamples(SysidError):
 
 
 @dataclass(frozen=True)
+class Wrenches:
+    """Measured wrenches of a wrist sensor.
+
+    Attributes:
+        stamps: (N,) [ns].
+        values: Forces [N] and moments [Nm] in the sensor's frame, (N, 6).
+    """
+
+    stamps: NDArray[np.int64]
+    values: Array
+
+
+@dataclass(frozen=True)
 class SampleBlock:
     """N consecutive samples of an arm with n joints; the arrays are read-only copies.
 
