@@ -24,7 +24,7 @@ from sysid_ros.core.estimation.sensor_statistics import find_standstills
 from sysid_ros.core.estimation.windows.samples import SampleBlock, Wrenches
 from sysid_ros.core.model.inertia import from_com_form
 from sysid_ros.core.model.payload import object_box
-from sysid_ros.core.model.robot import RobotModel, frame_placement
+from sysid_ros.core.model.robot import PositionSide, RobotModel, frame_placement
 
 Array = NDArray[np.float64]
 
@@ -65,10 +65,9 @@ def bound_by_wrench(
     Args:
         robot: The arm, with the prior of its payload.
         sensor: The sensor.
-        settings: How well gravity is known, and the state of the gripper.
+        settings: How well gravity is known, and the state of the gripper with the payload.
         loaded: A run with the payload.
-        empty: One with the hand empty, the gripper in the same state; None where nothing but the payload is behind the
-            sensor.
+        empty: One with the hand empty; None where nothing but the payload is behind the sensor.
 
     Returns:
         Mass [kg] and first moments [kg m] about the frame of the last joint, (4,).
@@ -78,9 +77,13 @@ def bound_by_wrench(
         ModelError: There is no such frame, or it is not fixed to the last body.
     """
     rows, right, errors = [], [], []
+    # The gripper may have moved since the hand was empty, in any state.
+    now, then = (robot.gripper_state(name).change for name in (settings.gripper, ""))
+    moved = float(np.linalg.norm((now.radius + then.radius + np.abs(now.center - then.center))[1:4]))
     for run, holds in ((loaded, 1.0), (empty, 0.0)):
         if run is not None:
             for weight, measured, error in _rests(robot, sensor, settings, *run):
+                error[3:] += holds * moved * float(np.linalg.norm(robot.gravity))
                 rows.append(np.concatenate([holds * weight, weight * (empty is not None), np.eye(6)], axis=1))
                 right.append(measured)
                 errors.append(error)
@@ -100,8 +103,7 @@ def bound_by_wrench(
     if not found:
         raise SysidError(
             f"no payload of the prior '{robot.payload_prior.name}' explains the wrenches at rest: is the frame "
-            f"'{sensor.frame}' the sensor's, are its errors wide enough, is the hand of the other recording empty and "
-            "the gripper in the same state?"
+            f"'{sensor.frame}' the sensor's, are its errors wide enough, is the hand of the other recording empty?"
         )
     low, high = np.min([one[0] for one in found], axis=0), np.max([one[1] for one in found], axis=0)
     room = _MARGIN * (1.0 + np.maximum(np.abs(low), np.abs(high)))
@@ -141,6 +143,8 @@ def _rests(
         jacobian = pin.getJointJacobian(model, data, robot.n, pin.ReferenceFrame.LOCAL_WORLD_ALIGNED)
         speeds = np.abs(piece.v[[0, -1]]).sum(axis=0) + 2.0 * robot.sensors.velocity_error
         reach, turn = (np.linalg.norm(part, axis=0) for part in (jacobian[:3], jacobian[3:]))
+        if robot.elasticity is not None and robot.elasticity.position_side is PositionSide.MOTOR:
+            turned += float(np.sum(robot.elasticity.deflection(np.abs(piece.tau.mean(axis=0)))))
         moved = float((reach + turn) @ speeds) / seconds + (tilt + turned) * float(np.linalg.norm(gravity))
         measured = wrenches.values[inside].mean(axis=0)
         errors = np.repeat([sensor.force_error + heaviest * moved, sensor.moment_error + lever * moved], 3)
