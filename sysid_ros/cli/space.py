@@ -34,8 +34,7 @@ from sysid_ros.space.core.identification import (
 from sysid_ros.space.core.measurements import FloatingData
 from sysid_ros.space.core.method import Method
 from sysid_ros.space.core.robot import load_free_flyer
-from sysid_ros.space.recordings import read_free_flyer_recording
-from sysid_ros.space.report import read_known_robot, write_free_flyer, write_held_object
+from sysid_ros.space.report import read_free_flyer_recording, read_known_robot, write_free_flyer, write_held_object
 from sysid_ros.start_check import require_modules, require_parameters
 
 CLIENT_MODULE = "sysid_ros.space.nodes.free_flyer_client"

@@ -27,9 +27,8 @@ from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.drivers.process import LoopProcess
 from sysid_ros.drivers.proof import PlanProver, ProofProcess
 from sysid_ros.ros import qos
-from sysid_ros.ros.node import Interfaces, spin_main
+from sysid_ros.ros.node import Interfaces, share_repeats, spin_main
 from sysid_ros.ros.parameters import ParameterServer
-from sysid_ros.ros.repeats import share_repeats
 
 _FAULTS_OF_JOINTS = ("fault_stuck_encoders", "fault_nan_torques")
 

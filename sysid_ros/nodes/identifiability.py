@@ -32,9 +32,9 @@ from sysid_ros.ros.conversions.identifiability import (
     require_no_mechanism,
 )
 from sysid_ros.ros.node import create_long_service, create_timer, run_in_thread, spin_main, spin_while, start_in_thread
+from sysid_ros.ros.other_nodes import no_messages
 from sysid_ros.ros.parameters import ParameterServer, parameter
 from sysid_ros.ros.robot import RobotParameters
-from sysid_ros.ros.waiting import no_messages
 
 DESCRIPTION_PATIENCE = 10.0
 """After this long without a robot description the log says so [s]."""

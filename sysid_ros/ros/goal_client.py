@@ -23,10 +23,9 @@ from sysid_ros.core.certification.authentication import AuthenticationKey
 from sysid_ros.core.common.command_line import tell
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.common.interrupts import Interrupts
-from sysid_ros.ros.alive import Peers
 from sysid_ros.ros.conversions.authentication import is_genuine
 from sysid_ros.ros.node import EXIT_REFUSED, spin_until
-from sysid_ros.ros.waiting import ServerProbe
+from sysid_ros.ros.other_nodes import Peers, ServerProbe
 
 EXIT_LOST, EXIT_STOPPED = 1, 130
 SERVER_TIMEOUT = 60.0

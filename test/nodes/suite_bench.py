@@ -13,7 +13,7 @@ from sysid_msgs.action import Identify
 from sysid_ros.cli.process_group import ProcessGroup, stop_groups, wait_for_end
 from sysid_ros.cli.suite import Suite, node_command, suite_environment
 from sysid_ros.processes import resolve
-from sysid_ros.ros.waiting import ServerProbe, wait_until
+from sysid_ros.ros.other_nodes import ServerProbe, wait_until
 
 
 class SuiteOfProcesses:

@@ -10,7 +10,7 @@ from sysid_msgs.msg import DriverStatus
 from sysid_ros.core.certification.certificate import box_hash
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.reports.recordings.files import read_plans, read_recording
-from sysid_ros.ros.waiting import ServerProbe, wait_until
+from sysid_ros.ros.other_nodes import ServerProbe, wait_until
 
 Feedback, Result = IdentifyArm.Feedback, IdentifyArm.Result
 PARAMETERS = {

@@ -20,7 +20,7 @@ from sysid_ros.ros import qos
 from sysid_ros.ros.conversions.common import stamp_to_message
 from sysid_ros.ros.conversions.estimate import estimate_to_message
 from sysid_ros.ros.conversions.plans import certified_from_message, control_law_to_message
-from sysid_ros.ros.waiting import wait_until
+from sysid_ros.ros.other_nodes import wait_until
 
 OTHER = RobustSettings(bandwidth=150.0, period=0.0012, delay=0.0012)
 

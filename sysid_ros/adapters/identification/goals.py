@@ -16,7 +16,6 @@ from sysid_msgs.msg import ParameterEstimate as EstimateMessage
 from sysid_ros.adapters.goals import Goal
 from sysid_ros.adapters.identification.arm import RosArm
 from sysid_ros.adapters.identification.monitor import NOTHING, Stated
-from sysid_ros.adapters.identification.ports import RosEstimates, RosPlanner
 from sysid_ros.adapters.identification.results import (
     Evidence,
     EvidenceSource,
@@ -25,7 +24,7 @@ from sysid_ros.adapters.identification.results import (
     payload_message,
     write_files,
 )
-from sysid_ros.adapters.identification.session import IdentificationParameters, Session, Suite
+from sysid_ros.adapters.identification.session import IdentificationParameters, RosEstimates, RosPlanner, Session, Suite
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.calibration import (
     CalibrationInconsistent,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -32,13 +32,13 @@ from sysid_ros.drivers.ros2_control.arm import NO_GUARANTEE
 from sysid_ros.reports.recordings.known import SERIAL
 from sysid_ros.reports.recordings.recording import FIRST_STAMP, GRIPPER, LAST_STAMP, RecordingWriter
 from sysid_ros.ros import qos
-from sysid_ros.ros.alive import Peers
 from sysid_ros.ros.conversions.authentication import is_genuine
 from sysid_ros.ros.conversions.common import stamp_from_message
 from sysid_ros.ros.conversions.estimate import estimate_from_message, information_from_message, truth_from_message
 from sysid_ros.ros.conversions.plans import certified_plan_from_message, control_law_from_message, scene_from_message
 from sysid_ros.ros.conversions.samples import Samples, samples_from_message
 from sysid_ros.ros.markers import contents_of
+from sysid_ros.ros.other_nodes import Peers
 from sysid_ros.ros.subscriptions import Inbox, SingleSource, SourceReceiver
 
 MOVING_MODES = (DriverStatus.MODE_TRACK, DriverStatus.MODE_BRAKE)
@@ -116,6 +116,28 @@ class TareSamples:
     text: str
     samples: SampleBlock
     gripper: str
+
+
+def join_samples(parts: Sequence[Samples]) -> tuple[SampleBlock, dict[str, np.ndarray]]:
+    """All usable samples in one block, and the desired and commanded values, each (N, n)."""
+    stamps = np.concatenate([part.stamps[part.valid] for part in parts])
+    _, first = np.unique(stamps, return_index=True)
+    columns = {
+        name: np.concatenate([getattr(part, name)[part.valid] for part in parts])[first]
+        for name in ("sequence", "q", "v", "tau", "q_d", "v_d", "tau_command")
+    }
+    block = SampleBlock(stamps[first], columns["sequence"], columns["q"], columns["v"], columns["tau"])
+    return block, {name: columns[name] for name in ("q_d", "v_d", "tau_command")}
+
+
+def samples_of_estimate(records: Records) -> SampleBlock | None:
+    """Return the samples that the last estimate rests on: of the present payload, from where the estimator began."""
+    if not records.samples:
+        return None
+    epoch = records.samples[-1].payload_epoch
+    block, _ = join_samples([part for part in records.samples if part.payload_epoch == epoch])
+    first = int(np.searchsorted(block.stamps, records.first_stamp_ns))
+    return block.slice(first) if first < len(block) else None
 
 
 def find_timing_doubt(status: DriverStatus) -> str | None:

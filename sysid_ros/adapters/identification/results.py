@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from importlib import metadata
 from pathlib import Path
@@ -17,7 +17,7 @@ from std_msgs.msg import Header
 from sysid_msgs.action import Identify
 from sysid_msgs.msg import Hypothesis as HypothesisMessage
 from sysid_ros.adapters.estimator import EstimatorParameters
-from sysid_ros.adapters.identification.monitor import Records, TareSamples
+from sysid_ros.adapters.identification.monitor import Records, TareSamples, join_samples, samples_of_estimate
 from sysid_ros.adapters.identification.session import Session
 from sysid_ros.core.certification.certificate import margin_rows
 from sysid_ros.core.common.box import Box
@@ -53,7 +53,6 @@ from sysid_ros.reports.torque_fit import differentiate, predict_torque
 from sysid_ros.reports.writer import write_results
 from sysid_ros.ros.conversions.common import message_of, stamp_to_message
 from sysid_ros.ros.conversions.estimate import inertia_message
-from sysid_ros.ros.conversions.samples import Samples
 from sysid_ros.ros.parameters import declared
 
 VERSIONED = ("sysid_ros", "rclpy", "pin", "mujoco", "casadi", "numpy", "scipy")
@@ -168,18 +167,6 @@ def payload_message(
     return InertiaStamped(header=header, inertia=inertia_message(known.values))
 
 
-def join_samples(parts: Sequence[Samples]) -> tuple[SampleBlock, dict[str, np.ndarray]]:
-    """All usable samples in one block, and the desired and commanded values, each (N, n)."""
-    stamps = np.concatenate([part.stamps[part.valid] for part in parts])
-    _, first = np.unique(stamps, return_index=True)
-    columns = {
-        name: np.concatenate([getattr(part, name)[part.valid] for part in parts])[first]
-        for name in ("sequence", "q", "v", "tau", "q_d", "v_d", "tau_command")
-    }
-    block = SampleBlock(stamps[first], columns["sequence"], columns["q"], columns["v"], columns["tau"])
-    return block, {name: columns[name] for name in ("q_d", "v_d", "tau_command")}
-
-
 def versions() -> dict[str, str]:
     """Versions of the software behind the result, by name."""
     found = {"python": platform.python_version()}
@@ -259,16 +246,6 @@ class EvidenceSource:
             return make_tare(self.robot, [self.tare.samples], replace(settings, gripper=self.tare.gripper))
         except SysidError:
             return None
-
-
-def samples_of_estimate(records: Records) -> SampleBlock | None:
-    """Return the samples that the last estimate rests on: of the present payload, from where the estimator began."""
-    if not records.samples:
-        return None
-    epoch = records.samples[-1].payload_epoch
-    block, _ = join_samples([part for part in records.samples if part.payload_epoch == epoch])
-    first = int(np.searchsorted(block.stamps, records.first_stamp_ns))
-    return block.slice(first) if first < len(block) else None
 
 
 def ask_settings(session: Session) -> EstimatorSettings | None:

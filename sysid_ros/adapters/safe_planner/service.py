@@ -21,8 +21,7 @@ from sysid_ros.core.planning.request import PlanFailure, PlanFailureCode
 from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions.plans import certified_plan_to_message
-from sysid_ros.ros.node import Interfaces, run_in_thread
-from sysid_ros.ros.repeats import LongCallback, share_repeats
+from sysid_ros.ros.node import Interfaces, LongCallback, run_in_thread, share_repeats
 from sysid_ros.ros.subscriptions import SourceReceiver
 
 CHECKED = (
