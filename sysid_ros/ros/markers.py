@@ -159,7 +159,7 @@ class MarkerBuilder:
         ``rotation`` (3, 3) and ``origin`` (3,) [m] are the frame of the last joint in the base frame.
         """
         rotation, origin = np.asarray(rotation, dtype=float), np.asarray(origin, dtype=float)
-        lower, upper = com_bounds(estimate)
+        lower, upper = bound_com(estimate.lower, estimate.upper)
         if np.all(np.isfinite(lower) & np.isfinite(upper)):
             middle = origin + rotation @ (0.5 * (lower + upper))
             self._add("com_bounds", Marker.CUBE, middle, rotation, np.maximum(upper - lower, LEAST_SIZE))
@@ -192,15 +192,6 @@ class MarkerBuilder:
         )
         self._markers.append(marker)
         return marker
-
-
-def com_bounds(estimate: ParameterEstimate) -> tuple[Array, Array]:
-    """Interval of the centre of mass that follows from the bounds of mass and first moments.
-
-    Returns:
-        Lower and upper bounds in the frame of the estimate, each (3,) [m]; infinite where the mass may be zero.
-    """
-    return bound_com(estimate.lower, estimate.upper)
 
 
 def _point(values: ArrayLike) -> Point:

@@ -103,15 +103,8 @@ class Records:
     serial_number: str = ""
 
 
-@dataclass(frozen=True)
-class TareSamples:
-    """Data of the last tare.
-
-    Attributes:
-        text: Its description by the estimator.
-        samples: Its samples.
-        gripper: State of the gripper that was stated.
-    """
+class TareSamples(NamedTuple):
+    """Data of the last tare, with its description by the estimator and the stated gripper."""
 
     text: str
     samples: SampleBlock
@@ -152,14 +145,8 @@ def find_timing_doubt(status: DriverStatus) -> str | None:
     return None
 
 
-@dataclass(frozen=True)
-class PlanProgress:
-    """Progress of a plan by the last status of the driver.
-
-    Attributes:
-        stamp_ns: When, by the arm's clock [ns].
-        progress: Part of the plan that was done by then, 0..1.
-    """
+class PlanProgress(NamedTuple):
+    """Part of a plan that was done (0..1), by the arm's clock [ns], in the last status of the driver."""
 
     stamp_ns: int
     progress: float

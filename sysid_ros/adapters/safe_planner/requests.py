@@ -89,6 +89,7 @@ class PlanRequests:
 
     Attributes:
         planning_time: How long a search takes by default [s].
+        control: The control law that plans are proven for.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class PlanRequests:
         self._planner = CertifiedPlanner(robot, values.search, values.verifier)
         self.planning_time = values.planner.planning_time
         self._plans: OrderedDict[str, CertifiedPlan] = OrderedDict()
-        self._control = default_gains(robot)
+        self.control = default_gains(robot)
         self._law_fault: str | None = None
         self._loop_ns: int | None = None  # time of the loop, by its last status
         self._heard_ns = 0  # when that was, steady time
@@ -118,17 +119,12 @@ class PlanRequests:
             self._law_fault = str(error)
             raise
         self._law_fault = None
-        if control == self._control:
+        if control == self.control:
             return False
-        self._control = control
+        self.control = control
         self._planner.forget()
         self._plans.clear()
         return True
-
-    @property
-    def control(self) -> RobustSettings:
-        """The control law that plans are proven for."""
-        return self._control
 
     def on_driver_status(self, status: DriverStatus) -> None:
         """Note session, payload and time of the loop that executes plans; certificates are made for them."""
@@ -150,7 +146,7 @@ class PlanRequests:
         return (
             self._session,
             self._payload_epoch,
-            self._control,
+            self.control,
             self._law_fault,
             self._scenes.fault,
             self._scenes.latest.hash(),
@@ -260,4 +256,4 @@ class PlanRequests:
                 newest = max(self._payload_epoch, request.estimate.payload_epoch)
                 require_authentic(request.estimate, self._key, self._session, newest)
             box, guess = estimate.box, np.array(estimate.values)
-        return Assumptions.of_payload(robot, box, guess, nominal, self._scenes.scene, self._control)
+        return Assumptions.of_payload(robot, box, guess, nominal, self._scenes.scene, self.control)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any
 
 from rclpy.node import Node
 from std_srvs.srv import Trigger
@@ -34,27 +34,15 @@ CHECKED = (
 NOT_CHECKED = ("assumptions, listed in docs/theory/certificates.md",)
 
 
-_ROUTINE = tuple(
-    int(code)
-    for code in (
-        PlanFailureCode.NO_TRACKING_BOUND,
-        PlanFailureCode.LIMIT,
-        PlanFailureCode.NO_MOTION,
-        PlanFailureCode.NO_ROOM,
-        PlanFailureCode.NO_TIME,
-        PlanFailureCode.CANCELLED,
-    )
+_ROUTINE = (
+    PlanFailureCode.NO_TRACKING_BOUND,
+    PlanFailureCode.LIMIT,
+    PlanFailureCode.NO_MOTION,
+    PlanFailureCode.NO_ROOM,
+    PlanFailureCode.NO_TIME,
+    PlanFailureCode.CANCELLED,
 )
 """Failures that belong to a normal run: there is no such motion, or not in time; the arm rests or comes to rest."""
-
-
-class _Response(Protocol):
-    """Common fields of the answers of all services."""
-
-    success: bool
-    message: str
-    status: PlanStatus
-    plan: CertifiedTrajectory
 
 
 _MOST_SEARCHES = 4
@@ -165,7 +153,7 @@ class PlanService:
             response.message = "; ".join(words)
         return response
 
-    async def _judge(self, work: Callable[[], CertifiedPlan], response: _Response) -> CertifiedPlan | None:
+    async def _judge(self, work: Callable[[], CertifiedPlan], response: Any) -> CertifiedPlan | None:
         """Do the work beside the executor; fill in and publish plan, success, message and status."""
         started = time.perf_counter()
         self.searches.running += 1

@@ -163,13 +163,8 @@ def load_free_flyer(name: str | Path = "dual_arm") -> FreeFlyer:
     home, lower, upper, v_max, a_max = _read_joints(settings.section("joints"), joints)
     wheels = _read_wheels(settings.section("reaction_wheels", {}))
     sensors = settings.section("sensors")
-    noise = np.array(
-        [
-            sensors.number("linear", "m/s", 0.0),
-            sensors.number("angular", "rad/s", 0.0),
-            sensors.number("joint_rate", "rad/s", 0.0),
-        ]
-    )
+    units = {"linear": "m/s", "angular": "rad/s", "joint_rate": "rad/s"}
+    noise = np.array([sensors.number(name, unit, 0.0) for name, unit in units.items()])
     sensors.finish()
     truth = _read_truth(settings.section("truth"), model, tree) if "truth" in settings else None
     prior = _read_prior(settings.section("prior"), model, tree) if "prior" in settings else None
