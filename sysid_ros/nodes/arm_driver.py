@@ -63,14 +63,14 @@ class ArmDriverNode(LifecycleNode):
             load_payload(robot, values.payload)
             values.faults.require_joints(robot.joint_names)
             values.fixed_scene()  # refuses an unusable scene
-            is_real_time = values.real_time_priority or not values.is_simulated
+            is_real_time = values.real_time_priority or not values.kind.is_simulated
             loop = LoopProcess(values.build(robot, self.resolve_topic_name), robot.n, is_real_time=is_real_time)
             key = key_from_environment()
         except SysidError as error:
             self.get_logger().fatal(str(error))
             return TransitionCallbackReturn.FAILURE
         self._arm = DrivenArm(robot, loop, self._epochs, self._config, self._make_prover(values.model), key)
-        if not values.is_monitor:
+        if not values.kind.is_monitor:
             self._arm.prover.start()
         self._outputs = ArmOutputs(self, self._arm)
         text = "configured, the arm is not under control"
@@ -98,7 +98,7 @@ class ArmDriverNode(LifecycleNode):
             return TransitionCallbackReturn.FAILURE
         values = self._config.values
         self.get_logger().info(
-            f"{'monitoring' if values.is_monitor else 'holding'} {arm.robot.name} ({values.mode}); "
+            f"{'monitoring' if values.kind.is_monitor else 'holding'} {arm.robot.name} ({values.mode}); "
             f"scheduling: {arm.loop.scheduling}"
         )
         return TransitionCallbackReturn.SUCCESS
@@ -108,7 +108,7 @@ class ArmDriverNode(LifecycleNode):
         values = arm.values
         commands.change_faults(values)
         outputs.begin(commands.authenticator)
-        if not values.is_monitor:
+        if not values.kind.is_monitor:
             self._say_who_counts(commands.authenticator)
 
         def report() -> None:
@@ -128,7 +128,7 @@ class ArmDriverNode(LifecycleNode):
 
         inputs = self._inputs
         inputs.create_subscription(SceneMessage, "safe_planner/scene", commands.on_scene, qos.SCENE)
-        if not values.is_monitor:
+        if not values.kind.is_monitor:
             inputs.create_subscription(CertifiedTrajectory, "safe_planner/plan", commands.on_plan, qos.LATCHED)
         inputs.create_subscription(Empty, "~/heartbeat", commands.on_heartbeat, 1)
         inputs.create_service(Trigger, "~/brake", commands.brake)

@@ -17,9 +17,8 @@ from sysid_ros.core.common.errors import NotPhysicallyConsistent, ParameterOutOf
 from sysid_ros.core.common.optional import optional_module
 from sysid_ros.core.model.inertia import from_com_form, require_physically_consistent, to_com_form
 from sysid_ros.drivers.arm import Array
-from sysid_ros.space.core.kinematics import joint_axis
 from sysid_ros.space.core.measurements import integrate_rotations
-from sysid_ros.space.core.momentum import compute_base_twist, system_kinematic_matrix
+from sysid_ros.space.core.momentum import compute_base_twist, joint_axis, system_kinematic_matrix
 from sysid_ros.space.core.robot import FreeFlyer
 
 mujoco = optional_module("mujoco")

@@ -27,6 +27,7 @@ from sysid_ros.drivers.arm import REFUSALS, SLOW
 from sysid_ros.drivers.authentication import Authenticator
 from sysid_ros.drivers.channel import LoopSamples, LoopTiming
 from sysid_ros.drivers.loop_types import LoopMode, LoopModel, LoopStatus
+from sysid_ros.drivers.modes import Mode
 from sysid_ros.drivers.process import LoopProcess
 from sysid_ros.drivers.proof import PlanProver
 from sysid_ros.drivers.ros2_control.arm import NO_GUARANTEE
@@ -255,7 +256,7 @@ class ArmOutputs:
         values = arm.values
         self._lasting, self._passing = Interfaces(node), Interfaces(node)
         self._status = self._lasting.create_publisher(DriverStatus, "~/status", qos.STATUS)
-        if values.is_simulated or not values.is_ros2_control:  # else the operators of the arm publish theirs
+        if values.kind.is_simulated or not values.kind.is_ros2_control:  # else the operators of the arm publish theirs
             description = self._lasting.create_publisher(String, "robot_description", qos.LATCHED)
             description.publish(String(data=arm.robot.urdf))
         self._last_text: str | None = None
@@ -268,7 +269,7 @@ class ArmOutputs:
     @property
     def timing(self) -> int:
         """Guarantee that torques act within one period, a ``TIMING_...`` of the status."""
-        if self._arm.values.is_ros2_control:  # over topics, real-time priority of the loop alone means nothing
+        if self._arm.values.kind.is_ros2_control:  # over topics, real-time priority of the loop alone means nothing
             return DriverStatus.TIMING_TOPICS
         has_priority = self._arm.loop.scheduling.has_priority
         return DriverStatus.TIMING_REAL_TIME if has_priority else DriverStatus.TIMING_NO_PRIORITY
@@ -287,7 +288,9 @@ class ArmOutputs:
             self._online = OnlineModel(self._arm.robot, loop, status.online_model.settings)
             self._online_model = passing.create_publisher(DiagnosticArray, "~/online_model", qos.STATUS)
         self._joint_states = None
-        if not self._arm.values.is_ros2_control or self._arm.values.states_topic(resolve) != resolve("joint_states"):
+        if not self._arm.values.kind.is_ros2_control or self._arm.values.states_topic(resolve) != resolve(
+            "joint_states"
+        ):
             self._joint_states = passing.create_publisher(JointState, "joint_states", qos.JOINT_STATES)
         self._diagnostics = passing.create_publisher(DiagnosticArray, "/diagnostics", qos.DIAGNOSTICS)
         self.publish_truth()
@@ -314,7 +317,7 @@ class ArmOutputs:
             self._node.get_logger().fatal(str(error), throttle_duration_sec=2.0)
             self.publish_state(DriverStatus.MODE_FAULT, DriverStatus.CODE_INTERNAL, str(error))
             return None
-        if values.is_ros2_control and not values.is_monitor:
+        if values.kind.is_ros2_control and not values.kind.is_monitor:
             return replace(status, reason=f"{status.reason} ({NO_GUARANTEE})")
         return status
 
@@ -345,7 +348,7 @@ class ArmOutputs:
 
     def _publish(self, message: DriverStatus) -> None:
         message.joint_names = list(self._arm.robot.joint_names)
-        message.is_simulated, message.payload_epoch = self._arm.values.is_simulated, self._arm.epochs.present
+        message.is_simulated, message.payload_epoch = self._arm.values.kind.is_simulated, self._arm.epochs.present
         if self._authenticator is not None:
             message.session, message.authentication = self._authenticator.session, int(self._authenticator.state)
         self._status.publish(message)
@@ -383,14 +386,14 @@ class ArmOutputs:
         """
         clock = self._node.get_clock()
         is_followed = isinstance(clock, ROSClock) and clock.ros_time_is_active
-        if not is_followed or self._arm.values.is_ros2_control:
+        if not is_followed or self._arm.values.kind.is_ros2_control:
             return stamp_ns  # the states have stamps of the arm
         now = clock.now().nanoseconds
         return max(now - max(time.time_ns() - stamp_ns, 0), 1) if now else None
 
     def publish_truth(self) -> None:
         """Publish the payload of a simulated arm."""
-        if self._arm.values.is_mock:
+        if self._arm.values.kind is Mode.MOCK:
             truth = self._arm.loop.truth()
             frame = self._arm.robot.joint_names[-1]
             self._truth.publish(truth_to_message(truth.payload, truth.stamp_ns, frame, self._arm.epochs.present))
@@ -415,7 +418,7 @@ class ArmOutputs:
         if status.has_failed:
             return Level.ERROR, status.reason
         level, text = Level.OK, status.reason
-        if not (values.is_simulated or values.is_monitor or scheduling.has_priority):
+        if not (values.kind.is_simulated or values.kind.is_monitor or scheduling.has_priority):
             level, text = Level.WARN, f"{text}; no real-time priority: {scheduling}"
         for share, found in LATE_LEVELS:
             if late >= share:

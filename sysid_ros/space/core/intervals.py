@@ -16,9 +16,15 @@ from numpy.typing import ArrayLike, NDArray
 from sysid_ros.core.common.errors import ModelError
 from sysid_ros.core.common.spatial import cross
 from sysid_ros.core.trajectories.families import CycloidTrajectory
-from sysid_ros.space.core.kinematics import BodyStates, joint_axis
 from sysid_ros.space.core.minimal_parameters import MinimalParameters, build_minimal_parameters
-from sysid_ros.space.core.momentum import PARAMETERS, composite_inertia, link_kinematic_matrices, solve_base_twist
+from sysid_ros.space.core.momentum import (
+    PARAMETERS,
+    BodyStates,
+    composite_inertia,
+    joint_axis,
+    link_kinematic_matrices,
+    solve_base_twist,
+)
 from sysid_ros.space.core.robot import FreeFlyer
 
 Array = NDArray[np.float64]

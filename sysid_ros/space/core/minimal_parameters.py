@@ -18,8 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS, pack, transform_matrix
-from sysid_ros.space.core.kinematics import FloatingTree, joint_axis
-from sysid_ros.space.core.momentum import PARAMETERS
+from sysid_ros.space.core.momentum import PARAMETERS, FloatingTree, joint_axis
 
 Array = NDArray[np.float64]
 

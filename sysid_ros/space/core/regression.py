@@ -14,11 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.common.spatial import skew
-from sysid_ros.space.core.kinematics import FloatingTree
 from sysid_ros.space.core.measurements import FloatingData
 from sysid_ros.space.core.method import Method
 from sysid_ros.space.core.minimal_parameters import MinimalParameters
-from sysid_ros.space.core.momentum import PARAMETERS, link_kinematic_matrices
+from sysid_ros.space.core.momentum import PARAMETERS, FloatingTree, link_kinematic_matrices
 from sysid_ros.space.core.robot import FreeFlyer
 
 Array = NDArray[np.float64]

@@ -15,8 +15,7 @@ from sysid_ros.core.common.yaml_files import read_yaml
 from sysid_ros.core.model.inertia import from_com_form
 from sysid_ros.core.model.robot_files import config_directories
 from sysid_ros.core.model.settings import Section
-from sysid_ros.space.core.kinematics import FloatingTree
-from sysid_ros.space.core.momentum import INERTIA_ENTRIES
+from sysid_ros.space.core.momentum import INERTIA_ENTRIES, FloatingTree
 
 Array = NDArray[np.float64]
 

@@ -32,9 +32,8 @@ from sysid_ros.space.core.bounds import (
     known_minimal,
     object_prior,
 )
-from sysid_ros.space.core.kinematics import FloatingTree
 from sysid_ros.space.core.minimal_parameters import build_minimal_parameters
-from sysid_ros.space.core.momentum import system_kinematic_matrix
+from sysid_ros.space.core.momentum import FloatingTree, system_kinematic_matrix
 from sysid_ros.space.core.momentum_rows import ERROR_TERMS, Unknowns, build_problem, position_derivatives
 from sysid_ros.space.core.regression import unit_momenta
 
