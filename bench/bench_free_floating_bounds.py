@@ -20,13 +20,13 @@ from bench_free_floating import plan_motion, sample_times
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.model.inertia import from_com_form
-from sysid_ros.space.core.assumptions import MomentumRange, Recording, SensorBounds
 from sysid_ros.space.core.bounds import (
     bound_minimal,
     estimate_object,
     known_minimal,
     object_prior,
 )
+from sysid_ros.space.core.measurements import MomentumRange, Recording, SensorBounds
 from sysid_ros.space.core.minimal_parameters import build_minimal_parameters
 from sysid_ros.space.core.robot import load_free_flyer
 

@@ -23,9 +23,9 @@ from sysid_ros.reports.recordings.mcap import read_messages
 from sysid_ros.reports.recordings.options import InvalidRecording
 from sysid_ros.reports.recordings.readers import Watch, read_all
 from sysid_ros.reports.writer import software_versions
-from sysid_ros.space.core.assumptions import Assumptions
 from sysid_ros.space.core.bounds import ObjectEstimate
 from sysid_ros.space.core.identification import FreeFlyerIdentification, KnownRobot, ObjectIdentification, Part, Samples
+from sysid_ros.space.core.measurements import Assumptions
 from sysid_ros.space.core.minimal_parameters import build_minimal_parameters
 from sysid_ros.space.core.robot import FreeFlyer
 

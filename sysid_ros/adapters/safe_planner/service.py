@@ -52,42 +52,20 @@ _REMEMBERED = 2.0
 """A request repeated within this time gets the same plan [s]; longer than callers wait before they repeat."""
 
 
-class Searches:
-    """Which searches run, and which of them are to end. The executor begins and cancels, a search looks.
+class PlanService:
+    """Answer requests to plan and to certify, and publish plans and judgements.
+
+    The executor begins and cancels searches; a search polls whether it is to end.
 
     Attributes:
         is_open: Whether anything is searched for; every search ends where not.
         running: Searches that run or wait their turn.
-        cancelled: Searches begun up to this number are to end.
-    """
-
-    def __init__(self) -> None:
-        self.is_open = False
-        self.running = 0
-        self._begun = 0
-        self.cancelled = 0
-
-    def cancel(self) -> None:
-        """End every search that has begun."""
-        self.cancelled = self._begun
-
-    def begin(self) -> Callable[[], bool]:
-        """Return the stop condition of a search that begins now."""
-        self._begun += 1
-        number = self._begun
-        return lambda: not self.is_open or number <= self.cancelled
-
-
-class PlanService:
-    """Answer requests to plan and to certify, and publish plans and judgements.
-
-    Attributes:
-        searches: Which searches run.
     """
 
     def __init__(self, node: Node, robot: RobotModel, requests: PlanRequests):
         self._node, self._robot, self._requests = node, robot, requests
-        self.searches = Searches()
+        self.is_open, self.running = False, 0
+        self._begun = self._cancelled = 0  # searches begun so far, and up to which of them they are to end
         self._one_at_a_time = threading.Lock()  # the planner keeps its search results for the next plan
         self._offered = Interfaces(node)
         self._plan_publisher = self._offered.create_publisher(CertifiedTrajectory, "~/plan", qos.LATCHED)
@@ -106,7 +84,7 @@ class PlanService:
         """Return a callback that shares repeated requests as long as the answer would be the same."""
 
         def conditions() -> object:
-            return self.searches.is_open, self.searches.cancelled, self._requests.conditions()
+            return self.is_open, self._cancelled, self._requests.conditions()
 
         return share_repeats(callback, conditions, _REMEMBERED)
 
@@ -122,10 +100,16 @@ class PlanService:
             self._node.get_logger().warning(f"nothing is certified: {error}")
 
     def _cancel(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
-        self.searches.cancel()
-        response.success = self.searches.running > 0
+        self._cancelled = self._begun
+        response.success = self.running > 0
         response.message = "the search ends" if response.success else "no search is running"
         return response
+
+    def _begin(self) -> Callable[[], bool]:
+        """Return the stop condition of a search that begins now."""
+        self._begun += 1
+        number = self._begun
+        return lambda: not self.is_open or number <= self._cancelled
 
     async def _certify(
         self, request: CertifyTrajectory.Request, response: CertifyTrajectory.Response
@@ -134,12 +118,12 @@ class PlanService:
         return response
 
     async def _plan_to(self, request: PlanTo.Request, response: PlanTo.Response) -> PlanTo.Response:
-        is_unwanted = self.searches.begin()
+        is_unwanted = self._begin()
         await self._judge(lambda: self._requests.plan_to(request, is_unwanted), response)
         return response
 
     async def _plan_next(self, request: PlanNext.Request, response: PlanNext.Response) -> PlanNext.Response:
-        is_unwanted = self.searches.begin()
+        is_unwanted = self._begin()
         plan = await self._judge(lambda: self._requests.plan_next(request, is_unwanted), response)
         if plan is not None:
             response.handover_time = plan.time_until_next
@@ -156,9 +140,9 @@ class PlanService:
     async def _judge(self, work: Callable[[], CertifiedPlan], response: Any) -> CertifiedPlan | None:
         """Do the work beside the executor; fill in and publish plan, success, message and status."""
         started = time.perf_counter()
-        self.searches.running += 1
+        self.running += 1
         try:
-            if self.searches.running > _MOST_SEARCHES:
+            if self.running > _MOST_SEARCHES:
                 raise not_ready(
                     f"{_MOST_SEARCHES} requests to plan or to certify run or wait their turn, and no more may; "
                     "ask again when one of them is answered"
@@ -189,7 +173,7 @@ class PlanService:
             self._plan_publisher.publish(response.plan)
             return plan
         finally:
-            self.searches.running -= 1
+            self.running -= 1
             self._status_publisher.publish(response.status)
 
     def _run_alone(self, work: Callable[[], CertifiedPlan]) -> CertifiedPlan:
@@ -197,7 +181,7 @@ class PlanService:
             return work()
 
     def _require_ready(self) -> None:
-        if not self.searches.is_open:
+        if not self.is_open:
             raise not_ready("the safe planner is not active; activate it")
         self._requests.require_ready()
 

@@ -21,7 +21,7 @@ from sysid_ros.core.estimation.parameters.bounds import tighten
 from sysid_ros.core.estimation.parameters.unknowns import object_within
 from sysid_ros.core.estimation.point.fit import FitNotConverged, PointEstimator
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS, to_com_form, transform_matrix
-from sysid_ros.space.core.assumptions import Recording
+from sysid_ros.space.core.measurements import Recording
 from sysid_ros.space.core.minimal_parameters import MinimalParameters
 from sysid_ros.space.core.momentum import PARAMETERS
 from sysid_ros.space.core.momentum_rows import ERROR_TERMS, ROWS, Unknowns, build_problem

@@ -24,7 +24,6 @@ from bench._space import simulate
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import Cancelled, ParameterOutOfRange
 from sysid_ros.core.model.inertia import is_physically_consistent, transform_parameters
-from sysid_ros.space.core.assumptions import Assumptions, MomentumRange, Recording, SensorBounds
 from sysid_ros.space.core.bounds import (
     InconsistentMomentum,
     bound_minimal,
@@ -32,10 +31,10 @@ from sysid_ros.space.core.bounds import (
     known_minimal,
     object_prior,
 )
-from sysid_ros.space.core.minimal_parameters import build_minimal_parameters
+from sysid_ros.space.core.measurements import Assumptions, MomentumRange, Recording, SensorBounds
+from sysid_ros.space.core.minimal_parameters import build_minimal_parameters, unit_momenta
 from sysid_ros.space.core.momentum import FloatingTree, system_kinematic_matrix
 from sysid_ros.space.core.momentum_rows import ERROR_TERMS, Unknowns, build_problem, position_derivatives
-from sysid_ros.space.core.regression import unit_momenta
 
 EXACT = SensorBounds(0.0, 0.0, 0.0, 0.0)
 
