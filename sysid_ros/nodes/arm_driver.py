@@ -22,7 +22,7 @@ from sysid_ros.adapters.arm_driver.parameters import ArmDriverParameters
 from sysid_ros.core.certification.authentication import key_from_environment
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.drivers.arm import InjectedFaults
-from sysid_ros.drivers.authentication import AuthenticationState, Authenticator
+from sysid_ros.drivers.authentication import AuthenticationState
 from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.drivers.process import LoopProcess
 from sysid_ros.drivers.proof import PlanProver, ProofProcess
@@ -109,7 +109,10 @@ class ArmDriverNode(LifecycleNode):
         commands.change_faults(values)
         outputs.begin(commands.authenticator)
         if not values.kind.is_monitor:
-            self._say_who_counts(commands.authenticator)
+            if commands.authenticator.fault is not None:
+                self.get_logger().error(f"nothing may move: {commands.authenticator.fault}")
+            elif commands.authenticator.state is AuthenticationState.OFF:
+                self.get_logger().warning("any program on this network can move the arm (allow_unauthenticated)")
 
         def report() -> None:
             status = outputs.read_status()
@@ -200,12 +203,6 @@ class ArmDriverNode(LifecycleNode):
         response.code = ExecuteTrajectory.Response.NOT_READY
         response.message = "trajectory refused: the arm is not under control; activate arm_driver"
         return response
-
-    def _say_who_counts(self, authenticator: Authenticator) -> None:
-        if authenticator.fault is not None:
-            self.get_logger().error(f"nothing may move: {authenticator.fault}")
-        elif authenticator.state is AuthenticationState.OFF:
-            self.get_logger().warning("any program on this network can move the arm (allow_unauthenticated)")
 
     # Parameters
 

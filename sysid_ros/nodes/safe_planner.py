@@ -7,9 +7,8 @@ from functools import partial
 
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 
-from sysid_ros.adapters.safe_planner.requests import PlanRequests, SafePlannerParameters
 from sysid_ros.adapters.safe_planner.scene import SceneFeed, SceneStore
-from sysid_ros.adapters.safe_planner.service import PlanService
+from sysid_ros.adapters.safe_planner.service import PlanRequests, PlanService, SafePlannerParameters
 from sysid_ros.core.certification.authentication import key_from_environment
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.common.optional import require_module

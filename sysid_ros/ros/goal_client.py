@@ -39,14 +39,14 @@ GONE_AFTER = 2.0
 
 
 def client_main(
-    parser: argparse.ArgumentParser,
+    build_parser: Callable[[], argparse.ArgumentParser],
     run: Callable[[argparse.Namespace, Interrupts], int],
     argv: Sequence[str] | None = None,
 ) -> int:
     """Run a client from its command line to its end.
 
     Args:
-        parser: Its command line, without arguments for ROS.
+        build_parser: Builds the parser of its command line, without arguments for ROS.
         run: Sends its goals with these options, heeds the request to stop, and returns the exit status.
         argv: Arguments, for ROS as well; the command line by default.
 
@@ -54,6 +54,7 @@ def client_main(
         Exit status of ``run``; or, with one sentence, 1 if a goal has no result, 130 if the user stopped it, and 2
         if an option cannot be used.
     """
+    parser = build_parser()
     arguments = list(sys.argv if argv is None else [parser.prog, *argv])
     options = parser.parse_args(remove_ros_args(arguments)[1:])
     with Interrupts() as stop:

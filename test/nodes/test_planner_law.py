@@ -10,9 +10,9 @@ from std_msgs.msg import Header
 
 from sysid_msgs.msg import ControlLaw, DriverStatus
 from sysid_msgs.srv import PlanTo
-from sysid_ros.adapters.safe_planner import requests as requests_module
-from sysid_ros.adapters.safe_planner.requests import PlanRequests, SafePlannerParameters
+from sysid_ros.adapters.safe_planner import service as requests_module
 from sysid_ros.adapters.safe_planner.scene import SceneStore
+from sysid_ros.adapters.safe_planner.service import PlanRequests, SafePlannerParameters
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.control import GravityPid, RobustSettings
 from sysid_ros.nodes.safe_planner import SafePlannerNode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -101,10 +101,7 @@ def _say_files(result: Identify.Result) -> None:
         print(f"Files: {result.results_directory}")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit status."""
-    return client_main(build_parser(), run, argv)
-
+main = partial(client_main, build_parser, run)
 
 if __name__ == "__main__":
     sys.exit(main())
