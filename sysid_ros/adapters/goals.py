@@ -260,14 +260,9 @@ class GoalServer:
         is_cancelled: Callable[[], bool] = lambda: False,
         publish: Callable[[Goal, Progress], None] = lambda goal, progress: None,
     ) -> Any:
-        """Run a goal beside the executor and return its result.
+        """Run a goal, made of the fields of a request, beside the executor and return its result.
 
-        Args:
-            action: Type of its action.
-            make: Makes it.
-            request: Its fields.
-            is_cancelled: Whether it is cancelled.
-            publish: Called with the goal and its progress, at every change and now and then without one.
+        ``publish`` is called with the goal and its progress, at every change and now and then without one.
         """
         if not self._busy.acquire(blocking=False):
             text = f"another goal is running ({self._phase}); cancel it or wait for its end"

@@ -27,8 +27,7 @@ from sysid_ros.ros.conversions.authentication import is_genuine, sign
 from sysid_ros.ros.conversions.estimate import estimate_to_message
 from sysid_ros.ros.conversions.identifiability import report_to_message
 from sysid_ros.ros.conversions.samples import Samples, samples_from_message
-from sysid_ros.ros.diagnostics import Level, diagnostic_message, hardware_id_of, name_of
-from sysid_ros.ros.node import create_timer, spin_main
+from sysid_ros.ros.node import Level, create_timer, diagnostic_message, hardware_id_of, name_of, spin_main
 from sysid_ros.ros.parameters import ParameterServer
 from sysid_ros.ros.subscriptions import SourceReceiver
 

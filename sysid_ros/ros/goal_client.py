@@ -43,12 +43,7 @@ def client_main(
     run: Callable[[argparse.Namespace, Interrupts], int],
     argv: Sequence[str] | None = None,
 ) -> int:
-    """Run a client from its command line to its end.
-
-    Args:
-        build_parser: Builds the parser of its command line, without arguments for ROS.
-        run: Sends its goals with these options, heeds the request to stop, and returns the exit status.
-        argv: Arguments, for ROS as well; the command line by default.
+    """Run a client from its command line, which may have arguments for ROS as well, to its end.
 
     Returns:
         Exit status of ``run``; or, with one sentence, 1 if a goal has no result, 130 if the user stopped it, and 2

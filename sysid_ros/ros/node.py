@@ -1,4 +1,4 @@
-"""How every node of this package runs: one executor, a clean end on Ctrl-C, clear errors, shared answers to repeats."""
+"""How every node of this package runs: one executor, a clean end on Ctrl-C, clear errors, repeats, diagnostics."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ import threading
 import time
 import weakref
 from array import array
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numpy as np
 import rclpy
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rclpy._rclpy_pybind11 import RCLError
 from rclpy.action.server import ServerGoalHandle
 from rclpy.callback_groups import ReentrantCallbackGroup
@@ -28,8 +30,10 @@ from rclpy.node import Node
 from rclpy.service import Service
 from rclpy.signals import SignalHandlerOptions
 from rclpy.task import Future
+from rclpy.time import Time
 from rclpy.timer import Timer
 from rclpy.utilities import remove_ros_args
+from std_msgs.msg import Header
 
 from sysid_msgs.action import Identify
 from sysid_ros.core.common.errors import SysidError
@@ -331,3 +335,34 @@ def _content_of(value: Any) -> object:
     if isinstance(value, list | tuple):
         return tuple(map(_content_of, value))
     return repr(value) if isinstance(value, float) else value  # NaN is like NaN here
+
+
+class Level(Enum):
+    """How good or bad it is."""
+
+    OK = DiagnosticStatus.OK
+    WARN = DiagnosticStatus.WARN
+    ERROR = DiagnosticStatus.ERROR
+    STALE = DiagnosticStatus.STALE
+
+
+def diagnostic_message(
+    stamp_ns: int, name: str, hardware_id: str, state: tuple[Level, str], values: Mapping[str, object]
+) -> DiagnosticArray:
+    """Make one status for ``/diagnostics``, for a name and hardware as below; the unit of a value is in its name."""
+    texts = {key: f"{value:.6g}" if isinstance(value, float) else str(value) for key, value in values.items()}
+    pairs = [KeyValue(key=key, value=text) for key, text in texts.items()]
+    level, text = state
+    status = DiagnosticStatus(level=level.value, name=name, message=text, hardware_id=hardware_id, values=pairs)
+    return DiagnosticArray(header=Header(stamp=Time(nanoseconds=stamp_ns).to_msg()), status=[status])
+
+
+def name_of(node: Node, part: str) -> str:
+    """Return the name of a status, with the namespace of its node: 'left/arm_driver: control loop'."""
+    return f"{node.get_fully_qualified_name().strip('/')}: {part}"
+
+
+def hardware_id_of(node: Node, robot: str, address: str = "") -> str:
+    """Return which arm a status is about: two of one model differ in namespace, real ones in their address too."""
+    name = "/".join(filter(None, (node.get_namespace().strip("/"), robot)))
+    return f"{name}@{address}" if address else name

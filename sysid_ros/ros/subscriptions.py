@@ -119,11 +119,7 @@ class SingleSource:
         self._others: dict[Gid, tuple[str, float]] = {}  # those refused: name, when they spoke last
 
     def admits(self, info: Mapping[str, object]) -> bool:
-        """Return whether a message comes from the source; binds to its publisher where there is none yet.
-
-        Args:
-            info: Message information of rclpy, the second argument of a callback.
-        """
+        """Return whether a message, by its information of rclpy, comes from the source; bind to the first publisher."""
         with self._lock:
             now, gid = self._clock(), _gid_of(info)
             if gid is not None and gid == self.bound:

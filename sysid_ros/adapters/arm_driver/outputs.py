@@ -37,8 +37,7 @@ from sysid_ros.ros.conversions.common import message_of, stamp_to_message, to_ar
 from sysid_ros.ros.conversions.estimate import truth_to_message
 from sysid_ros.ros.conversions.plans import control_law_to_message
 from sysid_ros.ros.conversions.samples import Samples, joint_state_message, samples_to_message
-from sysid_ros.ros.diagnostics import Level, diagnostic_message, hardware_id_of, name_of
-from sysid_ros.ros.node import Interfaces
+from sysid_ros.ros.node import Interfaces, Level, diagnostic_message, hardware_id_of, name_of
 from sysid_ros.ros.parameters import ParameterServer
 
 _MOVING = (LoopMode.TRACK, LoopMode.BRAKE)

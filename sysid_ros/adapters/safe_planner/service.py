@@ -101,6 +101,7 @@ class PlanRequests:
     Attributes:
         planning_time: How long a search takes by default [s].
         control: The control law that plans are proven for.
+        law_fault: Why the driver's control law cannot be used; None if it can.
     """
 
     def __init__(
@@ -112,7 +113,7 @@ class PlanRequests:
         self.planning_time = values.planner.planning_time
         self._plans: OrderedDict[str, CertifiedPlan] = OrderedDict()
         self.control = default_gains(robot)
-        self._law_fault: str | None = None
+        self.law_fault: str | None = None
         self._loop_ns: int | None = None  # time of the loop, by its last status
         self._heard_ns = 0  # when that was, steady time
 
@@ -127,9 +128,9 @@ class PlanRequests:
         try:
             control = RobustSettings.of_law(control_law_from_message(message))
         except SysidError as error:
-            self._law_fault = str(error)
+            self.law_fault = str(error)
             raise
-        self._law_fault = None
+        self.law_fault = None
         if control == self.control:
             return False
         self.control = control
@@ -143,22 +144,13 @@ class PlanRequests:
         if status.mode != DriverStatus.MODE_IDLE:
             self._loop_ns, self._heard_ns = stamp_from_message(status.header.stamp), time.monotonic_ns()
 
-    def require_ready(self) -> None:
-        """Check that plans can be proven.
-
-        Raises:
-            PlanFailure: The driver's control law cannot be used.
-        """
-        if self._law_fault is not None:
-            raise not_ready(self._law_fault)
-
     def conditions(self) -> object:
         """Return the conditions of a plan besides its request: under others the plan differs."""
         return (
             self._session,
             self._payload_epoch,
             self.control,
-            self._law_fault,
+            self.law_fault,
             self._scenes.fault,
             self._scenes.latest.hash(),
         )
@@ -429,7 +421,8 @@ class PlanService:
     def _require_ready(self) -> None:
         if not self.is_open:
             raise not_ready("the safe planner is not active; activate it")
-        self._requests.require_ready()
+        if self._requests.law_fault is not None:
+            raise not_ready(self._requests.law_fault)
 
     def _status(self, text: str, started: float, plan: CertifiedPlan | None = None) -> PlanStatus:
         status = PlanStatus(
