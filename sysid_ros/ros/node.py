@@ -21,7 +21,6 @@ import numpy as np
 import rclpy
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rclpy._rclpy_pybind11 import RCLError
-from rclpy.action.server import ServerGoalHandle
 from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.clock import Clock, ClockType
 from rclpy.executors import Executor, ExternalShutdownException, SingleThreadedExecutor
@@ -35,7 +34,6 @@ from rclpy.timer import Timer
 from rclpy.utilities import remove_ros_args
 from std_msgs.msg import Header
 
-from sysid_msgs.action import Identify
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.common.interrupts import Interrupts
 from sysid_ros.ros.other_nodes import Waker, announce
@@ -218,18 +216,6 @@ class Interfaces:
             self._made.pop()()
 
 
-def end_goal(handle: ServerGoalHandle, result: T) -> T:
-    """End a goal of an action as the ``error_code`` of its result says, and return the result."""
-    code = cast(Any, result).error_code
-    if code == Identify.Result.NONE:
-        handle.succeed()
-    elif code == Identify.Result.CANCELED and handle.is_cancel_requested:
-        handle.canceled()
-    else:
-        handle.abort()
-    return result
-
-
 def spin_until(executor: Executor, condition: Callable[[], bool], seconds: float) -> bool:
     """Spin an executor, which spins nowhere else, until a condition holds; return whether it does in time [s]."""
     end = time.monotonic() + seconds
@@ -347,22 +333,26 @@ class Level(Enum):
 
 
 def diagnostic_message(
-    stamp_ns: int, name: str, hardware_id: str, state: tuple[Level, str], values: Mapping[str, object]
+    node: Node,
+    part: str,
+    robot: str,
+    state: tuple[Level, str],
+    values: Mapping[str, object],
+    stamp_ns: int | None = None,
+    address: str = "",
 ) -> DiagnosticArray:
-    """Make one status for ``/diagnostics``, for a name and hardware as below; the unit of a value is in its name."""
+    """Make one status of a part of a node for ``/diagnostics``, stamped now by default; units are in names of values.
+
+    Two arms of one model differ in namespace, real ones in the address of their controller too.
+    """
     texts = {key: f"{value:.6g}" if isinstance(value, float) else str(value) for key, value in values.items()}
-    pairs = [KeyValue(key=key, value=text) for key, text in texts.items()]
-    level, text = state
-    status = DiagnosticStatus(level=level.value, name=name, message=text, hardware_id=hardware_id, values=pairs)
-    return DiagnosticArray(header=Header(stamp=Time(nanoseconds=stamp_ns).to_msg()), status=[status])
-
-
-def name_of(node: Node, part: str) -> str:
-    """Return the name of a status, with the namespace of its node: 'left/arm_driver: control loop'."""
-    return f"{node.get_fully_qualified_name().strip('/')}: {part}"
-
-
-def hardware_id_of(node: Node, robot: str, address: str = "") -> str:
-    """Return which arm a status is about: two of one model differ in namespace, real ones in their address too."""
-    name = "/".join(filter(None, (node.get_namespace().strip("/"), robot)))
-    return f"{name}@{address}" if address else name
+    arm = "/".join(filter(None, (node.get_namespace().strip("/"), robot)))
+    status = DiagnosticStatus(
+        level=state[0].value,
+        name=f"{node.get_fully_qualified_name().strip('/')}: {part}",
+        message=state[1],
+        hardware_id=f"{arm}@{address}" if address else arm,
+        values=[KeyValue(key=key, value=text) for key, text in texts.items()],
+    )
+    stamp = node.get_clock().now() if stamp_ns is None else Time(nanoseconds=stamp_ns)
+    return DiagnosticArray(header=Header(stamp=stamp.to_msg()), status=[status])

@@ -1,4 +1,4 @@
-"""Other nodes: which are alive, and waiting for them with errors that name missing ones and those that are there.
+"""Other nodes: which are alive, and waiting for them with errors that name missing and present ones.
 
 A node is alive by the liveliness of the middleware, whose own thread asserts it, however busy Python is: one that is
 killed, or stopped by a signal, falls silent at once; one that only computes for long does not. To wait is for worker

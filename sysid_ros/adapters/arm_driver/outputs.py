@@ -37,7 +37,7 @@ from sysid_ros.ros.conversions.common import message_of, stamp_to_message, to_ar
 from sysid_ros.ros.conversions.estimate import truth_to_message
 from sysid_ros.ros.conversions.plans import control_law_to_message
 from sysid_ros.ros.conversions.samples import Samples, joint_state_message, samples_to_message
-from sysid_ros.ros.node import Interfaces, Level, diagnostic_message, hardware_id_of, name_of
+from sysid_ros.ros.node import Interfaces, Level, diagnostic_message
 from sysid_ros.ros.parameters import ParameterServer
 
 _MOVING = (LoopMode.TRACK, LoopMode.BRAKE)
@@ -116,7 +116,7 @@ def online_model_message(
         values |= _by_joint(robot, "torque error at most, identified, {} [Nm]", fitted.error_bound)
         values |= _by_joint(robot, "torque error at most, nominal, {} [Nm]", fitted.nominal_error_bound)
     state = (Level.OK, describe(status)) if fault is None else (Level.ERROR, f"{describe(status)}; {fault}")
-    return diagnostic_message(stamp_ns, name_of(node, "online model"), hardware_id_of(node, robot.name), state, values)
+    return diagnostic_message(node, "online model", robot.name, state, values, stamp_ns)
 
 
 def describe(status: OnlineModelStatus) -> str:
@@ -399,17 +399,17 @@ class ArmOutputs:
 
     def publish_diagnostics(self) -> None:
         """Publish the health of loop and connection."""
-        status, name = self.read_status(), name_of(self._node, "control loop")
-        hardware = hardware_id_of(self._node, self._arm.robot.name, self._arm.values.robot_ip)
-        if status is None:
-            stamp_ns, text = self._node.get_clock().now().nanoseconds, "the loop process does not answer"
-            message = diagnostic_message(stamp_ns, name, hardware, (Level.ERROR, text), {})
-        else:
+        status, stamp_ns, values = self.read_status(), None, dict[str, object]()
+        state = Level.ERROR, "the loop process does not answer"
+        if status is not None:
             values = {**loop_health(status, self._arm.loop.timing()), "scheduling": self._arm.loop.scheduling.text}
             late = self._late.note(time.monotonic(), status.cycles, status.missed_deadlines)
             values |= {f"late cycles in {LATE_SECONDS:g} s [-]": late, **self._arm_health()}
-            message = diagnostic_message(status.stamp_ns, name, hardware, self.judge(status, late), values)
-        self._diagnostics.publish(message)
+            stamp_ns, state = status.stamp_ns, self.judge(status, late)
+        name, address = self._arm.robot.name, self._arm.values.robot_ip
+        self._diagnostics.publish(
+            diagnostic_message(self._node, "control loop", name, state, values, stamp_ns, address)
+        )
 
     def judge(self, status: LoopStatus, late: float) -> tuple[Level, str]:
         """Return how good or bad the loop is, with its share of late cycles, and why."""

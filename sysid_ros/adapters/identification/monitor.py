@@ -19,7 +19,6 @@ from std_msgs.msg import String
 from sysid_msgs.msg import CertifiedTrajectory, ControlLaw, DriverStatus, SampleBatch, SimulationTruth
 from sysid_msgs.msg import ParameterEstimate as EstimateMessage
 from sysid_msgs.msg import Scene as SceneMessage
-from sysid_ros.adapters.identification.pictures import Pictures
 from sysid_ros.core.certification.authentication import AuthenticationKey
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.errors import SysidError
@@ -37,7 +36,7 @@ from sysid_ros.ros.conversions.common import stamp_from_message
 from sysid_ros.ros.conversions.estimate import estimate_from_message, information_from_message, truth_from_message
 from sysid_ros.ros.conversions.plans import certified_plan_from_message, control_law_from_message, scene_from_message
 from sysid_ros.ros.conversions.samples import Samples, samples_from_message
-from sysid_ros.ros.markers import contents_of
+from sysid_ros.ros.markers import Pictures, contents_of
 from sysid_ros.ros.other_nodes import Peers
 from sysid_ros.ros.subscriptions import Inbox, SingleSource, SourceReceiver
 
@@ -267,7 +266,7 @@ class SuiteMonitor:
     def forget_estimates(self, until_ns: int, stated: Stated = NOTHING, tare: str = "") -> None:
         """Leave out every estimate, past or still on its way, that rests on samples up to a stamp [ns] alone.
 
-        Later ones count on what is stated, and on a tare, in words; empty for none.
+        Later ones count on the statements, and on a tare, in words; empty for none.
         """
         with self._lock:
             self._past_until_ns, self.records.first_stamp_ns = until_ns, until_ns + 1

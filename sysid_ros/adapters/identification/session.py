@@ -279,7 +279,7 @@ def node_of(client: Client) -> str:
 
 
 def converted(convert: Callable[[], T], code: IdentificationErrorCode) -> T:
-    """Return what a function returns; an error of it is a failure with the code, or with ``CANCELED``."""
+    """Return the result of a function; an error of it is a failure with the code, or with ``CANCELED``."""
     try:
         return convert()
     except Cancelled as cancelled:

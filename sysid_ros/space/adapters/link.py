@@ -162,7 +162,7 @@ class FreeFlyerLink:
 
         Raises:
             IdentificationFailed: One of them does not come.
-            InvalidMessage: Odometry or joint states are not those of the robot.
+            InvalidMessage: Odometry or joint states do not fit the robot.
         """
         self._wait(lambda: self._status is not None, "status")
         self._wait(lambda: len(self.samples().times) > 1, "odometry with joint states")

@@ -227,7 +227,7 @@ def unit_momenta(tree: FloatingTree, q: ArrayLike) -> Array:
 
 
 def momentum_columns(rotations: Array, positions: Array) -> Array:
-    """Return the map of a momentum in inertial axes about the inertial origin to those of the base, (N, 6, 6)."""
+    """Return the map of a momentum in inertial axes about the inertial origin to the axes of the base, (N, 6, 6)."""
     back = np.swapaxes(rotations, 1, 2)
     result = np.zeros((len(rotations), 6, 6))
     result[:, :3, :3], result[:, 3:, 3:] = back, back

@@ -53,7 +53,7 @@ class FloatingTree:
     """A kinematic tree whose root moves freely.
 
     Attributes:
-        body_names: Names of the bodies: "base", then those of the joints that move them, (B,).
+        body_names: Names of the bodies: "base", then the names of the joints that move them, (B,).
         nq: Size of the joint positions, the base left out [-].
         nv: Size of the joint velocities, the base left out [-].
 
@@ -161,10 +161,10 @@ class _AxisJoints:
 
     Attributes:
         joints: Their indices, one less than the moved bodies' indices, (A,).
-        q: Where their positions begin in those of the joints, (A,).
+        q: Where their positions begin in all joint positions, (A,).
         v: Where their velocities are, (A,).
         unbounded: Which of them have cosine and sine for their position, indices among the A.
-        axes: Axes of revolute ones in those of the bodies, else zero, (A, 3).
+        axes: Axes of revolute ones in body axes, else zero, (A, 3).
         slides: Axes of prismatic ones, else zero, (A, 3).
         slides_in_parent: The same in the axes of the parents, (A, 3).
         shifts: Where the joints are in the parents, (A, 3) [m].
@@ -386,7 +386,7 @@ def compute_momentum(states: BodyStates, parameters: ArrayLike) -> Array:
 
 
 def _body_parameters(states: BodyStates, parameters: ArrayLike) -> tuple[Array, Array, Array]:
-    """Return masses (B,), first moments in the axes of the base (N, B, 3), and inertias in those of the bodies."""
+    """Return masses (B,), first moments in the axes of the base (N, B, 3), and inertias in body axes."""
     theta = np.asarray(parameters, dtype=float).reshape(-1, PARAMETERS)
     xx, xy, yy, xz, yz, zz = theta[:, 4:].T
     own = np.moveaxis(np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]), -1, 0)

@@ -80,7 +80,7 @@ def _send(node: Node, name: str, goal: Identify.Goal, stop: Interrupts) -> tuple
         display.update(feedback.text, feedback.progress, mass)
 
     try:
-        if name == "identify_object":  # a real robot holds what it holds
+        if name == "identify_object":  # a real robot grasps nothing on request
             fault = client.grasp("free_flyer_driver", CAUGHT)
             print(f"the robot caught nothing: {fault}" if fault else "The robot has caught something.", flush=True)
         result = client.run(goal, show, lambda: display.message("stopping: the robot is brought to rest first"))
