@@ -23,8 +23,8 @@ from sysid_msgs.srv import ApplyEstimate, ExecuteTrajectory, PlanTo
 from sysid_ros.adapters.arm_driver.commands import ArmCommands
 from sysid_ros.adapters.arm_driver.outputs import PayloadEpochs
 from sysid_ros.adapters.arm_driver.parameters import ArmDriverParameters
-from sysid_ros.adapters.safe_planner.requests import PlanRequests, SafePlannerParameters
 from sysid_ros.adapters.safe_planner.scene import SceneStore
+from sysid_ros.adapters.safe_planner.service import PlanRequests, SafePlannerParameters
 from sysid_ros.core.certification.assumptions import Assumptions
 from sysid_ros.core.certification.authentication import KEY_FILE_VARIABLE, AuthenticationKey
 from sysid_ros.core.certification.stop_model import VerifierSettings

@@ -38,7 +38,7 @@ from rclpy.executors import SingleThreadedExecutor  # noqa: E402
 from rclpy.node import Node  # noqa: E402
 
 from sysid_ros.ros.node import spin_until  # noqa: E402
-from sysid_ros.ros.waiting import ServerProbe  # noqa: E402
+from sysid_ros.ros.other_nodes import ServerProbe  # noqa: E402
 
 STALLS = (2.0, 5.0, 20.0, 60.0)
 """How long a process stands still [s]; Fast DDS misses one in shared memory after one to two."""

@@ -27,9 +27,8 @@ from sysid_ros.core.model.loader import load_robot
 from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.processes import IDENTIFY, resolve
 from sysid_ros.ros import qos
-from sysid_ros.ros.alive import Peers
 from sysid_ros.ros.node import spin_until
-from sysid_ros.ros.waiting import ServerProbe
+from sysid_ros.ros.other_nodes import Peers, ServerProbe
 
 NAMES = tuple(process.executable for process in IDENTIFY)
 LONG = {"max_motion_time": 4.5, "number_of_trajectories": 2}

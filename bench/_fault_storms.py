@@ -34,7 +34,7 @@ from sysid_msgs.msg import (
 )
 from sysid_msgs.srv import ApplyEstimate, CertifyTrajectory, ExecuteTrajectory, PlanNext, ResetEstimator
 from sysid_ros.ros import qos
-from sysid_ros.ros.alive import TOPIC as ALIVE
+from sysid_ros.ros.other_nodes import TOPIC as ALIVE
 
 RATE = 1000.0
 """Messages per second."""

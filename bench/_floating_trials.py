@@ -12,13 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.model.inertia import from_com_form
 from sysid_ros.core.trajectories.families import CycloidTrajectory
-from sysid_ros.space.core.assumptions import MomentumRange, Recording, SensorBounds
 from sysid_ros.space.core.bounds import bound_minimal, estimate_object, known_minimal
 from sysid_ros.space.core.intervals import FloatingMotion
-from sysid_ros.space.core.kinematics import FloatingTree
-from sysid_ros.space.core.measurements import FloatingData
-from sysid_ros.space.core.minimal_parameters import MinimalParameters, build_minimal_parameters
-from sysid_ros.space.core.regression import unit_momenta
+from sysid_ros.space.core.measurements import FloatingData, MomentumRange, Recording, SensorBounds
+from sysid_ros.space.core.minimal_parameters import MinimalParameters, build_minimal_parameters, unit_momenta
+from sysid_ros.space.core.momentum import FloatingTree
 from sysid_ros.space.core.robot import FreeFlyer, ReactionWheels
 
 Array = NDArray[np.float64]

@@ -26,8 +26,7 @@ from sysid_ros.papers.baselines.direction_combinations import CombinationSetting
 from sysid_ros.space.core.excitation import ExcitationSettings
 from sysid_ros.space.core.intervals import FloatingMotion, IntervalInformation
 from sysid_ros.space.core.method import Method
-from sysid_ros.space.core.minimal_parameters import build_minimal_parameters
-from sysid_ros.space.core.regression import MomentumRegression
+from sysid_ros.space.core.minimal_parameters import MomentumRegression, build_minimal_parameters
 from sysid_ros.space.core.robot import FreeFlyer, load_free_flyer
 
 PAPER = {67: (2.08, 174.02), 40: (12.28, 2141.79), 20: (150.22, 51817.41)}

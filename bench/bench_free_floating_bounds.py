@@ -19,14 +19,14 @@ from _space import simulate
 from bench_free_floating import plan_motion, sample_times
 
 from sysid_ros.core.common.box import Box
+from sysid_ros.core.estimation.parameters.unknowns import object_within
 from sysid_ros.core.model.inertia import from_com_form
-from sysid_ros.space.core.assumptions import MomentumRange, Recording, SensorBounds
 from sysid_ros.space.core.bounds import (
     bound_minimal,
     estimate_object,
     known_minimal,
-    object_prior,
 )
+from sysid_ros.space.core.measurements import MomentumRange, Recording, SensorBounds
 from sysid_ros.space.core.minimal_parameters import build_minimal_parameters
 from sysid_ros.space.core.robot import load_free_flyer
 
@@ -97,7 +97,9 @@ def object_widths(robot, minimal, motion, seeds: int) -> None:
             data = disturb(robot, exact, np.random.default_rng(seed), factor)
             sensors = sensor_bounds(robot, len(data), block, factor)
             recording = Recording(data, sensors, momentum, block)
-            found = estimate_object(robot, "joint_6", [recording], known_minimal(minimal, box), object_prior(60.0, 1.5))
+            found = estimate_object(
+                robot, "joint_6", [recording], known_minimal(minimal, box), object_within(60.0, 1.5)[0]
+            )
             inside += found.bounds.box.contains(OBJECT) and found.com_box.contains(com)
             masses.append(found.bounds.box.radius[0])
             radii.append(1e3 * found.com_box.radius.max())

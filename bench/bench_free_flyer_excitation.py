@@ -35,9 +35,8 @@ from sysid_ros.space.core.intervals import (
     condition_number,
     smooth_condition,
 )
-from sysid_ros.space.core.kinematics import FloatingTree
-from sysid_ros.space.core.minimal_parameters import build_minimal_parameters
-from sysid_ros.space.core.regression import estimate_minimal
+from sysid_ros.space.core.minimal_parameters import build_minimal_parameters, estimate_minimal
+from sysid_ros.space.core.momentum import FloatingTree
 from sysid_ros.space.core.robot import FreeFlyer, ReactionWheels, load_free_flyer
 from sysid_ros.space.core.self_collision import SelfCollisionModel
 

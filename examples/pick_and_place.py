@@ -149,7 +149,7 @@ def main(argv=None):
         finally:
             task.close()
 
-    return client_main(parser, run, argv)
+    return client_main(lambda: parser, run, argv)
 
 
 if __name__ == "__main__":

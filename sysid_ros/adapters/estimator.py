@@ -15,7 +15,7 @@ from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.ros import qos
-from sysid_ros.ros.conversions.samples import efforts_message, wrench_message
+from sysid_ros.ros.conversions.samples import joint_state_message, wrench_message
 from sysid_ros.ros.parameters import parameter, parameters_from
 from sysid_ros.ros.robot import FrameParameters, RobotParameters
 
@@ -85,7 +85,7 @@ class ContactTopics:
     def _publish(self, contact: Contact) -> None:
         torque, wrench, stamp = contact.torque, contact.wrench, contact.torque.stop
         for publisher, efforts in zip(self._torques, (torque.value, torque.lower, torque.upper), strict=True):
-            publisher.publish(efforts_message(stamp, self._robot.joint_names, efforts))
+            publisher.publish(joint_state_message(stamp, self._robot.joint_names, tau=efforts))
         values = (wrench.value, wrench.lower, wrench.upper, contact.smallest)
         for publisher, value in zip(self._wrenches, values, strict=True):
             publisher.publish(wrench_message(stamp, self._frame, value))

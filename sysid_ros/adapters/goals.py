@@ -24,7 +24,7 @@ from sysid_ros.reports.recordings.recording import RECORDING
 from sysid_ros.reports.writer import folder_below
 from sysid_ros.ros.conversions.authentication import sign
 from sysid_ros.ros.conversions.common import message_of
-from sysid_ros.ros.node import end_goal, run_in_thread, spin_while
+from sysid_ros.ros.node import run_in_thread, spin_while
 from sysid_ros.ros.parameters import NodeParameters, parameter
 
 _ROUTINE = (
@@ -247,7 +247,13 @@ class GoalServer:
                     handle.publish_feedback(goal.feedback(progress))
 
             result = await self.run(action, make, handle.request, lambda: handle.is_cancel_requested, publish)
-            return end_goal(handle, result)
+            if result.error_code == Identify.Result.NONE:
+                handle.succeed()
+            elif result.error_code == Identify.Result.CANCELED and handle.is_cancel_requested:
+                handle.canceled()
+            else:
+                handle.abort()
+            return result
 
         accept = lambda _: CancelResponse.ACCEPT  # noqa: E731
         self._servers.append(ActionServer(self._node, action, name, execute, cancel_callback=accept))
@@ -260,14 +266,9 @@ class GoalServer:
         is_cancelled: Callable[[], bool] = lambda: False,
         publish: Callable[[Goal, Progress], None] = lambda goal, progress: None,
     ) -> Any:
-        """Run a goal beside the executor and return its result.
+        """Run a goal, made of the fields of a request, beside the executor and return its result.
 
-        Args:
-            action: Type of its action.
-            make: Makes it.
-            request: Its fields.
-            is_cancelled: Whether it is cancelled.
-            publish: Called with the goal and its progress, at every change and now and then without one.
+        ``publish`` is called with the goal and its progress, at every change and now and then without one.
         """
         if not self._busy.acquire(blocking=False):
             text = f"another goal is running ({self._phase}); cancel it or wait for its end"

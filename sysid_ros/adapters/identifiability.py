@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from numpy.typing import ArrayLike
 
@@ -23,35 +24,26 @@ from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.reports.identifiability import IdentifiabilityResult, identifiability_markdown
 
 
-@dataclass(frozen=True)
-class Answer:
-    """A report, also as a document.
-
-    Attributes:
-        report: The report.
-        markdown: The same with the table of symbols.
-    """
+class Answer(NamedTuple):
+    """A report, and the same with the table of symbols as a document."""
 
     report: Report
     markdown: str
 
 
-def answer_structure(comparison: Comparison) -> Answer:
-    """Return the structural answer with its document."""
-    return Answer(report_structure(comparison), identifiability_markdown(IdentifiabilityResult(comparison)))
-
-
-def compare_description(
+def answer_structure(
     text: str, model: str | None, settings: AnalysisSettings | None = None, options: MechanismOptions | None = None
-) -> Comparison:
+) -> Answer:
     """Analyse the structure of the robot of a URDF, with the settings of an arm (mounting, moving joints) if given.
 
     Raises:
         SysidError: It cannot be analysed, or the settings are for another robot; the message names the fault.
     """
     if model is None:
-        return compare_urdf(text, settings, options)
-    return compare_robot(load_robot(model, text), settings, options)
+        comparison = compare_urdf(text, settings, options)
+    else:
+        comparison = compare_robot(load_robot(model, text), settings, options)
+    return Answer(report_structure(comparison), identifiability_markdown(IdentifiabilityResult(comparison)))
 
 
 class PayloadAnswers:

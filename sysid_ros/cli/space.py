@@ -14,7 +14,6 @@ from sysid_ros.cli.suite import Suite, client_of, say_where, suite_environment
 from sysid_ros.cli.terminal import ProgressDisplay, show, watching, working
 from sysid_ros.processes import SPACE_ARGUMENTS, ParameterValue, Spelling, resolve_space
 from sysid_ros.reports.folders import make_results_directory
-from sysid_ros.space.core.assumptions import Assumptions
 from sysid_ros.space.core.identification import (
     FloatingProgress,
     FreeFlyerIdentification,
@@ -27,11 +26,10 @@ from sysid_ros.space.core.identification import (
     known_before,
     select_motion,
 )
-from sysid_ros.space.core.measurements import FloatingData
+from sysid_ros.space.core.measurements import Assumptions, FloatingData
 from sysid_ros.space.core.method import Method
 from sysid_ros.space.core.robot import load_free_flyer
-from sysid_ros.space.recordings import read_free_flyer_recording
-from sysid_ros.space.report import read_known_robot, write_free_flyer, write_held_object
+from sysid_ros.space.report import read_free_flyer_recording, read_known_robot, write_free_flyer, write_held_object
 from sysid_ros.start_check import require_modules, require_parameters
 
 CLIENT_MODULE = "sysid_ros.space.nodes.free_flyer_client"

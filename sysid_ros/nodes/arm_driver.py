@@ -22,14 +22,13 @@ from sysid_ros.adapters.arm_driver.parameters import ArmDriverParameters
 from sysid_ros.core.certification.authentication import key_from_environment
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.drivers.arm import InjectedFaults
-from sysid_ros.drivers.gate import AuthenticationState, Authenticator
+from sysid_ros.drivers.gate import AuthenticationState
 from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.drivers.process import LoopProcess
 from sysid_ros.drivers.proof import ProofProcess
 from sysid_ros.ros import qos
-from sysid_ros.ros.node import Interfaces, spin_main
+from sysid_ros.ros.node import Interfaces, share_repeats, spin_main
 from sysid_ros.ros.parameters import ParameterServer
-from sysid_ros.ros.repeats import share_repeats
 
 _FAULTS_OF_JOINTS = ("fault_stuck_encoders", "fault_nan_torques")
 
@@ -64,14 +63,14 @@ class ArmDriverNode(LifecycleNode):
             load_payload(robot, values.payload)
             values.faults.require_joints(robot.joint_names)
             values.fixed_scene()  # refuses an unusable scene
-            is_real_time = values.real_time_priority or not values.is_simulated
+            is_real_time = values.real_time_priority or not values.kind.is_simulated
             loop = LoopProcess(values.build(robot, self.resolve_topic_name), robot.n, is_real_time=is_real_time)
             key = key_from_environment()
         except SysidError as error:
             self.get_logger().fatal(str(error))
             return TransitionCallbackReturn.FAILURE
         self._arm = DrivenArm(robot, loop, self._epochs, self._config, self._make_prover(values.model), key)
-        if not values.is_monitor:
+        if not values.kind.is_monitor:
             self._arm.prover.start()
         self._outputs = ArmOutputs(self, self._arm)
         text = "configured, the arm is not under control"
@@ -99,7 +98,7 @@ class ArmDriverNode(LifecycleNode):
             return TransitionCallbackReturn.FAILURE
         values = self._config.values
         self.get_logger().info(
-            f"{'monitoring' if values.is_monitor else 'holding'} {arm.robot.name} ({values.mode}); "
+            f"{'monitoring' if values.kind.is_monitor else 'holding'} {arm.robot.name} ({values.mode}); "
             f"scheduling: {arm.loop.scheduling}"
         )
         return TransitionCallbackReturn.SUCCESS
@@ -109,8 +108,11 @@ class ArmDriverNode(LifecycleNode):
         values = arm.values
         commands.change_faults(values)
         outputs.begin(commands.authenticator)
-        if not values.is_monitor:
-            self._say_who_counts(commands.authenticator)
+        if not values.kind.is_monitor:
+            if commands.authenticator.fault is not None:
+                self.get_logger().error(f"nothing may move: {commands.authenticator.fault}")
+            elif commands.authenticator.state is AuthenticationState.OFF:
+                self.get_logger().warning("any program on this network can move the arm (allow_unauthenticated)")
 
         def report() -> None:
             status = outputs.read_status()
@@ -129,7 +131,7 @@ class ArmDriverNode(LifecycleNode):
 
         inputs = self._inputs
         inputs.create_subscription(SceneMessage, "safe_planner/scene", commands.on_scene, qos.SCENE)
-        if not values.is_monitor:
+        if not values.kind.is_monitor:
             inputs.create_subscription(CertifiedTrajectory, "safe_planner/plan", commands.on_plan, qos.LATCHED)
         inputs.create_subscription(Empty, "~/heartbeat", commands.on_heartbeat, 1)
         inputs.create_service(Trigger, "~/brake", commands.brake)
@@ -201,12 +203,6 @@ class ArmDriverNode(LifecycleNode):
         response.code = ExecuteTrajectory.Response.NOT_READY
         response.message = "trajectory refused: the arm is not under control; activate arm_driver"
         return response
-
-    def _say_who_counts(self, authenticator: Authenticator) -> None:
-        if authenticator.fault is not None:
-            self.get_logger().error(f"nothing may move: {authenticator.fault}")
-        elif authenticator.state is AuthenticationState.OFF:
-            self.get_logger().warning("any program on this network can move the arm (allow_unauthenticated)")
 
     # Parameters
 

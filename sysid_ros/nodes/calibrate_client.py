@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 from rclpy.node import Node
@@ -113,10 +113,7 @@ def _goal(options: argparse.Namespace) -> IdentifyArm.Goal:
     )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit status."""
-    return client_main(build_parser(), run, argv)
-
+main = partial(client_main, build_parser, run)
 
 if __name__ == "__main__":
     sys.exit(main())

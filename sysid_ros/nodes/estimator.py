@@ -27,8 +27,7 @@ from sysid_ros.ros.conversions.authentication import is_genuine, sign
 from sysid_ros.ros.conversions.estimate import estimate_to_message
 from sysid_ros.ros.conversions.identifiability import report_to_message
 from sysid_ros.ros.conversions.samples import Samples, samples_from_message
-from sysid_ros.ros.diagnostics import Level, diagnostic_message, hardware_id_of, name_of
-from sysid_ros.ros.node import create_timer, spin_main
+from sysid_ros.ros.node import Level, create_timer, diagnostic_message, spin_main
 from sysid_ros.ros.parameters import ParameterServer
 from sysid_ros.ros.subscriptions import SourceReceiver
 
@@ -154,8 +153,7 @@ class EstimatorNode(Node):
         fault = self._source.fault
         state = (Level.OK, f"samples of {self._source.text}") if fault is None else (Level.ERROR, fault)
         values = {"source": self._source.text, "refused batches": self._source.refused}
-        stamp_ns, hardware = self.get_clock().now().nanoseconds, hardware_id_of(self, self._robot.name)
-        self._diagnostics.publish(diagnostic_message(stamp_ns, name_of(self, "samples"), hardware, state, values))
+        self._diagnostics.publish(diagnostic_message(self, "samples", self._robot.name, state, values))
 
     def _reset(self, request: ResetEstimator.Request, response: ResetEstimator.Response) -> ResetEstimator.Response:
         try:

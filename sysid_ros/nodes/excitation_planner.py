@@ -21,9 +21,8 @@ from sysid_ros.ros import qos
 from sysid_ros.ros.conversions.common import joint_vector_from_message
 from sysid_ros.ros.conversions.estimate import estimate_from_message
 from sysid_ros.ros.conversions.plans import trajectory_to_message
-from sysid_ros.ros.node import create_long_service, run_in_thread, spin_main, spin_while
+from sysid_ros.ros.node import create_long_service, run_in_thread, share_repeats, spin_main, spin_while
 from sysid_ros.ros.parameters import ParameterServer, parameters_from
-from sysid_ros.ros.repeats import share_repeats
 from sysid_ros.ros.robot import SceneParameters
 
 CLOSE_TIMEOUT = 2.0

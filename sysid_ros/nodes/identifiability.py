@@ -20,7 +20,7 @@ from std_msgs.msg import String
 from sysid_msgs.msg import IdentifiabilityReport
 from sysid_msgs.msg import ParameterEstimate as EstimateMessage
 from sysid_msgs.srv import AnalyzeIdentifiability
-from sysid_ros.adapters.identifiability import Answer, PayloadAnswers, answer_structure, compare_description
+from sysid_ros.adapters.identifiability import Answer, PayloadAnswers, answer_structure
 from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange, SysidError
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions.common import InvalidMessage, stamp_from_message
@@ -32,9 +32,9 @@ from sysid_ros.ros.conversions.identifiability import (
     require_no_mechanism,
 )
 from sysid_ros.ros.node import create_long_service, create_timer, run_in_thread, spin_main, spin_while, start_in_thread
+from sysid_ros.ros.other_nodes import no_messages
 from sysid_ros.ros.parameters import ParameterServer, parameter
 from sysid_ros.ros.robot import RobotParameters
-from sysid_ros.ros.waiting import no_messages
 
 DESCRIPTION_PATIENCE = 10.0
 """After this long without a robot description the log says so [s]."""
@@ -110,7 +110,7 @@ class IdentifiabilityNode(Node):
     def _structural_message(self, text: str, model: str | None) -> IdentifiabilityReport:
         now = self.get_clock().now().nanoseconds
         try:
-            report = answer_structure(compare_description(text, model)).report
+            report = answer_structure(text, model).report
             self.get_logger().info(report.text)
             return report_to_message(report, now)
         except SysidError as error:
@@ -197,8 +197,8 @@ class IdentifiabilityNode(Node):
         text, model = (request.urdf, None) if request.urdf else (self._description, self._config.values.model or None)
         if text is None:
             raise ModelError(f"no urdf is given, and {self._no_description()}")
-        comparison = compare_description(text, model, *analysis_from_request(request))
-        return answer_structure(comparison), self.get_clock().now().nanoseconds, ""
+        answer = answer_structure(text, model, *analysis_from_request(request))
+        return answer, self.get_clock().now().nanoseconds, ""
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import select
 import sys
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -235,10 +235,7 @@ def _show_result(node: ResultNode, result: Identify.Result, was_stopped: bool) -
     return ExitStatus.NOT_IDENTIFIED if is_partial else ExitStatus.FAILED
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit status."""
-    return client_main(build_parser(), run, argv)
-
+main = partial(client_main, build_parser, run)
 
 if __name__ == "__main__":
     sys.exit(main())

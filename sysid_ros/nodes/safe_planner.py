@@ -7,9 +7,8 @@ from functools import partial
 
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 
-from sysid_ros.adapters.safe_planner.requests import PlanRequests, SafePlannerParameters
 from sysid_ros.adapters.safe_planner.scene import SceneFeed, SceneStore
-from sysid_ros.adapters.safe_planner.service import PlanService
+from sysid_ros.adapters.safe_planner.service import PlanRequests, PlanService, SafePlannerParameters
 from sysid_ros.core.certification.authentication import key_from_environment
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.common.optional import require_module
@@ -51,7 +50,7 @@ class SafePlannerNode(LifecycleNode):
         """Plan and certify motions from now on."""
         if self._scene is None or self._service is None:
             return TransitionCallbackReturn.FAILURE
-        self._service.searches.is_open = True
+        self._service.is_open = True
         bounds = ", tracking bounds throughout" if self._config.values.planner.proves_throughout else ""
         self.get_logger().info(f"ready: {self._scene.describe()}; plans are proven over continuous time{bounds}")
         return TransitionCallbackReturn.SUCCESS
@@ -59,12 +58,12 @@ class SafePlannerNode(LifecycleNode):
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Certify nothing any more, so that nothing new can move; a running search ends in a refusal."""
         if self._service is not None:
-            self._service.searches.is_open = False
+            self._service.is_open = False
         return TransitionCallbackReturn.SUCCESS
 
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Forget the robot."""
-        if self._service is not None and self._service.searches.running:
+        if self._service is not None and self._service.running:
             self.get_logger().error("cannot clean up while a trajectory is being checked; try again")
             return TransitionCallbackReturn.FAILURE
         self._close_parts()
@@ -84,8 +83,8 @@ class SafePlannerNode(LifecycleNode):
         """End a running search and wait for it."""
         service = self._service
         if service is not None:
-            service.searches.is_open = False
-            spin_while(self, lambda: service.searches.running > 0, CLOSE_TIMEOUT)
+            service.is_open = False
+            spin_while(self, lambda: service.running > 0, CLOSE_TIMEOUT)
 
 
 main = partial(spin_main, SafePlannerNode)

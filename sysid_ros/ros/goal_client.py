@@ -23,10 +23,9 @@ from sysid_ros.core.certification.authentication import AuthenticationKey
 from sysid_ros.core.common.command_line import tell
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.common.interrupts import Interrupts
-from sysid_ros.ros.alive import Peers
 from sysid_ros.ros.conversions.authentication import is_genuine
 from sysid_ros.ros.node import EXIT_REFUSED, spin_until
-from sysid_ros.ros.waiting import ServerProbe
+from sysid_ros.ros.other_nodes import Peers, ServerProbe
 
 EXIT_LOST, EXIT_STOPPED = 1, 130
 SERVER_TIMEOUT = 60.0
@@ -40,21 +39,17 @@ GONE_AFTER = 2.0
 
 
 def client_main(
-    parser: argparse.ArgumentParser,
+    build_parser: Callable[[], argparse.ArgumentParser],
     run: Callable[[argparse.Namespace, Interrupts], int],
     argv: Sequence[str] | None = None,
 ) -> int:
-    """Run a client from its command line to its end.
-
-    Args:
-        parser: Its command line, without arguments for ROS.
-        run: Sends its goals with these options, heeds the request to stop, and returns the exit status.
-        argv: Arguments, for ROS as well; the command line by default.
+    """Run a client from its command line, which may have arguments for ROS as well, to its end.
 
     Returns:
         Exit status of ``run``; or, with one sentence, 1 if a goal has no result, 130 if the user stopped it, and 2
         if an option cannot be used.
     """
+    parser = build_parser()
     arguments = list(sys.argv if argv is None else [parser.prog, *argv])
     options = parser.parse_args(remove_ros_args(arguments)[1:])
     with Interrupts() as stop:

@@ -1,21 +1,26 @@
-"""How every node of this package runs: one executor, a clean end on Ctrl-C, clear errors at the start."""
+"""How every node of this package runs: one executor, a clean end on Ctrl-C, clear errors, repeats, diagnostics."""
 
 from __future__ import annotations
 
 import gc
+import math
 import os
 import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from array import array
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+import numpy as np
 import rclpy
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rclpy._rclpy_pybind11 import RCLError
-from rclpy.action.server import ServerGoalHandle
 from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.clock import Clock, ClockType
 from rclpy.executors import Executor, ExternalShutdownException, SingleThreadedExecutor
@@ -24,13 +29,14 @@ from rclpy.node import Node
 from rclpy.service import Service
 from rclpy.signals import SignalHandlerOptions
 from rclpy.task import Future
+from rclpy.time import Time
 from rclpy.timer import Timer
 from rclpy.utilities import remove_ros_args
+from std_msgs.msg import Header
 
-from sysid_msgs.action import Identify
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.common.interrupts import Interrupts
-from sysid_ros.ros.alive import Waker, announce
+from sysid_ros.ros.other_nodes import Waker, announce
 from sysid_ros.ros.parameters import node_parser
 
 T = TypeVar("T")
@@ -210,18 +216,6 @@ class Interfaces:
             self._made.pop()()
 
 
-def end_goal(handle: ServerGoalHandle, result: T) -> T:
-    """End a goal of an action as the ``error_code`` of its result says, and return the result."""
-    code = cast(Any, result).error_code
-    if code == Identify.Result.NONE:
-        handle.succeed()
-    elif code == Identify.Result.CANCELED and handle.is_cancel_requested:
-        handle.canceled()
-    else:
-        handle.abort()
-    return result
-
-
 def spin_until(executor: Executor, condition: Callable[[], bool], seconds: float) -> bool:
     """Spin an executor, which spins nowhere else, until a condition holds; return whether it does in time [s]."""
     end = time.monotonic() + seconds
@@ -263,3 +257,102 @@ def start_in_thread(node: Node, work: Callable[[], T]) -> Future:
     _workers.setdefault(node, weakref.WeakSet()).add(thread)
     thread.start()
     return future
+
+
+LongCallback = Callable[[Any, Any], Awaitable[Any]]
+"""``async`` callback of a service: request and response to response."""
+
+
+@dataclass
+class _Answer:
+    """The shared answer to requests of one content."""
+
+    conditions: object  # State it depends on besides the request
+    response: Future[Any] = field(default_factory=Future)  # The answer, maybe still to come
+    ends: float = math.inf  # Steady time from which the same request is a new one [s]
+
+
+def share_repeats(
+    callback: LongCallback,
+    conditions: Callable[[], object] = lambda: None,
+    memory: float = 0.0,
+    clock: Callable[[], float] = time.monotonic,
+) -> LongCallback:
+    """Let requests of the very same content share the work that the first of them has begun, and its answer.
+
+    Args:
+        callback: Does the work; its response says in ``success`` whether it did, where there is a ``memory``.
+        conditions: State an answer depends on besides its request; once it has changed, the work is done anew.
+        memory: For how long after a success the same answer is given again [s]: a repetition may be on its way still.
+        clock: Steady time [s].
+
+    Returns:
+        The callback to offer; see :func:`sysid_ros.ros.node.create_long_service`.
+    """
+    answers: dict[object, _Answer] = {}
+
+    async def answer(request: Any, response: Any) -> Any:
+        for old in [key for key, one in answers.items() if one.ends <= clock()]:
+            del answers[old]
+        key, now = _content_of(request), conditions()
+        known = answers.get(key)
+        if known is not None and known.conditions == now:
+            return await known.response
+        own = answers[key] = _Answer(now)
+        try:
+            response = await callback(request, response)
+        except Exception as error:
+            own.ends = -math.inf
+            own.response.set_exception(error)
+            raise
+        own.ends = clock() + memory if memory and response.success else -math.inf
+        own.response.set_result(response)
+        return response
+
+    return answer
+
+
+def _content_of(value: Any) -> object:
+    """Return all that a message holds, to be compared: its serialization has padding, which may be anything."""
+    if hasattr(value, "get_fields_and_field_types"):
+        return tuple(_content_of(getattr(value, name)) for name in value.get_fields_and_field_types())
+    if isinstance(value, np.ndarray | array):
+        return value.tobytes()
+    if isinstance(value, list | tuple):
+        return tuple(map(_content_of, value))
+    return repr(value) if isinstance(value, float) else value  # NaN is like NaN here
+
+
+class Level(Enum):
+    """How good or bad it is."""
+
+    OK = DiagnosticStatus.OK
+    WARN = DiagnosticStatus.WARN
+    ERROR = DiagnosticStatus.ERROR
+    STALE = DiagnosticStatus.STALE
+
+
+def diagnostic_message(
+    node: Node,
+    part: str,
+    robot: str,
+    state: tuple[Level, str],
+    values: Mapping[str, object],
+    stamp_ns: int | None = None,
+    address: str = "",
+) -> DiagnosticArray:
+    """Make one status of a part of a node for ``/diagnostics``, stamped now by default; units are in names of values.
+
+    Two arms of one model differ in namespace, real ones in the address of their controller too.
+    """
+    texts = {key: f"{value:.6g}" if isinstance(value, float) else str(value) for key, value in values.items()}
+    arm = "/".join(filter(None, (node.get_namespace().strip("/"), robot)))
+    status = DiagnosticStatus(
+        level=state[0].value,
+        name=f"{node.get_fully_qualified_name().strip('/')}: {part}",
+        message=state[1],
+        hardware_id=f"{arm}@{address}" if address else arm,
+        values=[KeyValue(key=key, value=text) for key, text in texts.items()],
+    )
+    stamp = node.get_clock().now() if stamp_ns is None else Time(nanoseconds=stamp_ns)
+    return DiagnosticArray(header=Header(stamp=stamp.to_msg()), status=[status])

@@ -22,7 +22,7 @@ from scipy.spatial.transform import Rotation
 
 from sysid_ros.core.common.errors import NotConfirmed, ParameterOutOfRange, SysidError
 from sysid_ros.ros.node import spin_until
-from sysid_ros.ros.waiting import no_messages, nobody_offers
+from sysid_ros.ros.other_nodes import no_messages, nobody_offers
 
 Array = NDArray[np.float64]
 

@@ -119,36 +119,29 @@ class SingleSource:
         self._others: dict[Gid, tuple[str, float]] = {}  # those refused: name, when they spoke last
 
     def admits(self, info: Mapping[str, object]) -> bool:
-        """Return whether a message comes from the source; binds to its publisher where there is none yet.
-
-        Args:
-            info: Message information of rclpy, the second argument of a callback.
-        """
+        """Return whether a message, by its information of rclpy, comes from the source; bind to the first publisher."""
         with self._lock:
-            return self._admits(info)
-
-    def _admits(self, info: Mapping[str, object]) -> bool:
-        now, gid = self._clock(), _gid_of(info)
-        if gid is not None and gid == self.bound:
-            self._spoke = now
-            return True
-        if gid in self._others and now - self._looked < LOOK_AGAIN:
-            return self._refuse(gid, self._others[gid][0], now)
-        self._looked = -math.inf  # the current graph decides which one is the source
-        present = self._present(now)
-        if gid is None:  # older rclpy gives no identity: only a topic with one publisher is certain
-            gid = next(iter(present)) if len(present) == 1 else b""
-        self._retired &= set(present)
-        if self.bound is not None and self.bound not in present and self.bound != gid:
-            self.bound = None  # it has ended
-        if gid and self.bound is None and not set(present) - self._retired - {gid}:
-            self.bound, self._name = gid, present.get(gid, "a node that is not known yet")
-            self._others.pop(gid, None)
-            self._retired.discard(gid)
-        if gid == self.bound:
-            self._spoke = now
-            return True
-        return self._refuse(gid, present.get(gid, "a publisher that is not known"), now)
+            now, gid = self._clock(), _gid_of(info)
+            if gid is not None and gid == self.bound:
+                self._spoke = now
+                return True
+            if gid in self._others and now - self._looked < LOOK_AGAIN:
+                return self._refuse(gid, self._others[gid][0], now)
+            self._looked = -math.inf  # the current graph decides which one is the source
+            present = self._present(now)
+            if gid is None:  # older rclpy gives no identity: only a topic with one publisher is certain
+                gid = next(iter(present)) if len(present) == 1 else b""
+            self._retired &= set(present)
+            if self.bound is not None and self.bound not in present and self.bound != gid:
+                self.bound = None  # it has ended
+            if gid and self.bound is None and not set(present) - self._retired - {gid}:
+                self.bound, self._name = gid, present.get(gid, "a node that is not known yet")
+                self._others.pop(gid, None)
+                self._retired.discard(gid)
+            if gid == self.bound:
+                self._spoke = now
+                return True
+            return self._refuse(gid, present.get(gid, "a publisher that is not known"), now)
 
     def release_if_silent(self) -> None:
         """Let another publisher become the source if this one has fallen silent: something new begins."""
@@ -165,23 +158,20 @@ class SingleSource:
         Publishers that have ended do not count, even while messages of theirs still arrive.
         """
         with self._lock:
-            return self._describe_others()
-
-    def _describe_others(self) -> str | None:
-        now = self._clock()
-        self._others = {gid: one for gid, one in self._others.items() if now - one[1] <= MEMORY}
-        if not self._others:
-            return None
-        present = self._present(now)
-        others = {gid: name for gid, (name, _) in sorted(self._others.items()) if gid in present or not gid}
-        if not others:
-            return None
-        topic = self._node.resolve_topic_name(self.topic)
-        if self.bound is None:
-            names = ", ".join(_describe(name, gid) for gid, name in sorted(present.items()))
-            return f"more than one node publishes {topic} ({names}) and none can be trusted; stop all but one"
-        named = ", ".join(_describe(present.get(gid, name), gid) for gid, name in others.items())
-        return f"messages of {named} on {topic} are refused: the source is {self.text}; stop the others"
+            now = self._clock()
+            self._others = {gid: one for gid, one in self._others.items() if now - one[1] <= MEMORY}
+            if not self._others:
+                return None
+            present = self._present(now)
+            others = {gid: name for gid, (name, _) in sorted(self._others.items()) if gid in present or not gid}
+            if not others:
+                return None
+            topic = self._node.resolve_topic_name(self.topic)
+            if self.bound is None:
+                names = ", ".join(_describe(name, gid) for gid, name in sorted(present.items()))
+                return f"more than one node publishes {topic} ({names}) and none can be trusted; stop all but one"
+            named = ", ".join(_describe(present.get(gid, name), gid) for gid, name in others.items())
+            return f"messages of {named} on {topic} are refused: the source is {self.text}; stop the others"
 
     @property
     def text(self) -> str:

@@ -17,9 +17,8 @@ from sysid_ros.core.common.errors import NotPhysicallyConsistent, ParameterOutOf
 from sysid_ros.core.common.optional import optional_module
 from sysid_ros.core.model.inertia import from_com_form, require_physically_consistent, to_com_form
 from sysid_ros.drivers.arm import Array
-from sysid_ros.space.core.kinematics import joint_axis
 from sysid_ros.space.core.measurements import integrate_rotations
-from sysid_ros.space.core.momentum import compute_base_twist, system_kinematic_matrix
+from sysid_ros.space.core.momentum import compute_base_twist, joint_axis, system_kinematic_matrix
 from sysid_ros.space.core.robot import FreeFlyer
 
 mujoco = optional_module("mujoco")
@@ -169,7 +168,7 @@ class MujocoSimulation(ConservationSimulation):
         data = self._data
         w, x, y, z = data.qpos[3:7]
         rotation = pin.Quaternion(w, x, y, z).toRotationMatrix()
-        # A free joint has its linear velocity in inertial axes and its angular velocity in those of the body.
+        # A free joint has its linear velocity in inertial axes and its angular velocity in body axes.
         twist = np.concatenate([rotation.T @ data.qvel[:3], data.qvel[3:6]])
         return FloatingState(
             float(data.time), rotation, data.qpos[:3].copy(), twist, data.qpos[7:].copy(), data.qvel[6:].copy()
@@ -197,7 +196,7 @@ def build_mujoco_free_flyer(robot: FreeFlyer, parameters: ArrayLike, timestep: f
 
     Args:
         robot: The robot.
-        parameters: True inertial parameters, (10 B,); those of the base include the wheels, see ``ReactionWheels``.
+        parameters: True inertial parameters, (10 B,); the base includes the wheels, see ``ReactionWheels``.
         timestep: Integration step [s].
 
     Returns:

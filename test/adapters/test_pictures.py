@@ -13,12 +13,11 @@ from rclpy.serialization import serialize_message
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Header
 
-from sysid_ros.adapters.identification.pictures import MARKERS, Pictures
 from sysid_ros.core.collision.scene import Obstacle, Scene
 from sysid_ros.core.model.mechanics import BodyPoses
 from sysid_ros.core.model.robot import tool_transform
 from sysid_ros.reports.recordings.recording import RecordingWriter
-from sysid_ros.ros.markers import FIXED_TRANSFORMS, RECORDED_PERIOD_NS, TRANSFORMS
+from sysid_ros.ros.markers import FIXED_TRANSFORMS, MARKERS, RECORDED_PERIOD_NS, TRANSFORMS, Pictures
 from sysid_ros.space.adapters.messages import FloatingPictures
 from sysid_ros.space.core.robot import load_free_flyer
 

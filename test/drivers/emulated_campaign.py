@@ -13,7 +13,7 @@ from sysid_ros.core.trajectories.families import BezierTrajectory
 from sysid_ros.drivers.arm import ArmError
 from sysid_ros.drivers.loop_types import LoopMode, LoopModel, LoopRefusal
 from sysid_ros.emulators.relays.faults import NetworkFaults
-from sysid_ros.ros.waiting import wait_until
+from sysid_ros.ros.other_nodes import wait_until
 
 FAULTS = {
     "loss 0.1 %": NetworkFaults(loss=0.001),

@@ -3,7 +3,7 @@
 import threading
 import time
 
-from sysid_ros.ros.waiting import wait_until
+from sysid_ros.ros.other_nodes import wait_until
 
 
 class EmulatorThread:

@@ -31,7 +31,7 @@ from sysid_ros.ros import qos
 from sysid_ros.ros.conversions.common import stamp_from_message
 from sysid_ros.ros.conversions.plans import certified_to_message, scene_to_message
 from sysid_ros.ros.conversions.samples import samples_to_message
-from sysid_ros.ros.waiting import call_service, wait_until
+from sysid_ros.ros.other_nodes import call_service, wait_until
 
 PATIENCE = 60.0
 """How long anything may take on a busy machine [s]."""

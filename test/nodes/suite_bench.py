@@ -12,7 +12,7 @@ from textbook import textbook_file
 from sysid_msgs.action import Identify
 from sysid_ros.cli.suite import ProcessGroup, Suite, node_command, stop_groups, suite_environment, wait_for_end
 from sysid_ros.processes import resolve
-from sysid_ros.ros.waiting import ServerProbe, wait_until
+from sysid_ros.ros.other_nodes import ServerProbe, wait_until
 
 
 class SuiteOfProcesses:

@@ -28,8 +28,8 @@ from sysid_ros.nodes.arm_driver import ArmDriverNode, ArmDriverParameters
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions.estimate import estimate_to_message
 from sysid_ros.ros.conversions.plans import certified_to_message, scene_to_message
-from sysid_ros.ros.diagnostics import Level
-from sysid_ros.ros.waiting import wait_until
+from sysid_ros.ros.node import Level
+from sysid_ros.ros.other_nodes import wait_until
 
 HOLD, TRACK, FAULT, IDLE = (getattr(DriverStatus, f"MODE_{name}") for name in ("HOLD", "TRACK", "FAULT", "IDLE"))
 GUIDE = LoopMode.GUIDE.value

@@ -13,7 +13,7 @@ from sysid_ros.drivers.network import free_port
 from sysid_ros.emulators.nodes.arm_emulator import ArmEmulatorNode
 from sysid_ros.nodes.arm_driver import ArmDriverNode
 from sysid_ros.ros import qos
-from sysid_ros.ros.waiting import wait_until
+from sysid_ros.ros.other_nodes import wait_until
 
 
 @pytest.fixture

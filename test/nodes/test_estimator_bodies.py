@@ -14,7 +14,7 @@ from sysid_ros.drivers.registry import LoopSetup, build_loop
 from sysid_ros.emulators.lockstep import run_for
 from sysid_ros.nodes.estimator import EstimatorNode
 from sysid_ros.ros import qos
-from sysid_ros.ros.waiting import wait_until
+from sysid_ros.ros.other_nodes import wait_until
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from sysid_ros.drivers.registry import LoopSetup, build_loop
 from sysid_ros.emulators.lockstep import run_for, run_trajectory
 from sysid_ros.nodes.estimator import EstimatorNode
 from sysid_ros.ros import qos
-from sysid_ros.ros.waiting import wait_until
+from sysid_ros.ros.other_nodes import wait_until
 
 BATCH = 20
 

@@ -13,7 +13,7 @@ from sysid_ros.core.certification.authentication import AuthenticationKey
 from sysid_ros.core.common.interrupts import Interrupts
 from sysid_ros.ros.conversions.authentication import is_genuine, sign
 from sysid_ros.ros.goal_client import GoalClient, GoalLost
-from sysid_ros.ros.waiting import wait_until
+from sysid_ros.ros.other_nodes import wait_until
 
 KEY = AuthenticationKey(b"k" * 32)
 

@@ -11,9 +11,9 @@ from sysid_ros.adapters.identification import goals
 from sysid_ros.adapters.identification.monitor import Records
 from sysid_ros.adapters.identification.results import (
     Evidence,
-    EvidenceSource,
     add_evidence,
     ask_settings,
+    find_evidence,
     interval_of,
     samples_of_estimate,
 )
@@ -67,7 +67,7 @@ def test_samples_are_those_of_the_present_payload_from_where_the_estimator_began
 def test_the_interval_is_that_of_all_samples_of_the_estimate(robot, parts, estimate):
     settings, records = EstimatorSettings(window_duration=0.05), Records(samples=parts)
     usable = replace(estimate, values=robot.payload_prior.nominal, number_of_windows=9)
-    found = EvidenceSource(robot).find(settings, usable, records).statistical
+    found = find_evidence(robot, settings, usable, records).statistical
     rows = collect_rows(robot, settings, [samples_of_estimate(records)])
     expected = compute_statistical_interval(robot, settings, rows, usable.box)
     np.testing.assert_allclose(found.lower, expected.lower, rtol=1e-9, atol=1e-12)
@@ -78,14 +78,14 @@ def test_the_interval_is_that_of_all_samples_of_the_estimate(robot, parts, estim
     received = interval_of(result)
     np.testing.assert_allclose(received.upper, found.upper, rtol=1e-12)
     assert received.confidence == 0.95 and np.all(received.lower < received.upper)
-    assert EvidenceSource(robot).find(None, usable, records) == Evidence()
-    assert EvidenceSource(robot, lambda: True).find(settings, usable, records).statistical is None
+    assert find_evidence(robot, None, usable, records) == Evidence()
+    assert find_evidence(robot, settings, usable, records, is_cancelled=lambda: True).statistical is None
 
 
 def test_a_wrong_sign_is_told_in_field_and_text(robot, parts, estimate):
     turned = [replace(part, tau=-part.tau) for part in parts]
     alarm = replace(estimate, is_consistent=False, alarm=Alarm(AlarmCode.WINDOW_INCONSISTENT, "no payload agrees"))
-    evidence = EvidenceSource(robot).find(None, alarm, Records(samples=turned[:10]))
+    evidence = find_evidence(robot, None, alarm, Records(samples=turned[:10]))
     result = Identify.Result(error_code=Identify.Result.INCONSISTENT, error_text="no payload agrees")
     add_evidence(result, evidence)
     first = result.hypotheses[0]

@@ -18,7 +18,7 @@ from sysid_ros.adapters.identification.arm import (
     RosArm,
 )
 from sysid_ros.adapters.identification.monitor import PlanProgress, Records
-from sysid_ros.adapters.identification.ports import RosPlanner
+from sysid_ros.adapters.identification.session import RosPlanner
 from sysid_ros.core.certification.assumptions import box_hash
 from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.collision.scene import Scene

@@ -42,7 +42,7 @@ from sysid_ros.reports.payload import notices
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions.estimate import estimate_to_message
 from sysid_ros.ros.conversions.samples import Samples
-from sysid_ros.ros.waiting import wait_until
+from sysid_ros.ros.other_nodes import wait_until
 
 Result = Identify.Result
 

@@ -27,7 +27,7 @@ from sysid_ros.drivers.mujoco.simulation import load_payload
 from sysid_ros.reports.recordings.mcap import read_messages, read_metadata
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions.estimate import inertia_from_message
-from sysid_ros.ros.waiting import ServerProbe, wait_until
+from sysid_ros.ros.other_nodes import ServerProbe, wait_until
 
 HOLD, TRACK = DriverStatus.MODE_HOLD, DriverStatus.MODE_TRACK
 NAMESPACE = "left"

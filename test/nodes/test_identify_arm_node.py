@@ -11,7 +11,7 @@ from sysid_ros.core.certification.certificate import box_hash
 from sysid_ros.core.model.loader import load_robot
 from sysid_ros.reports.recordings.files import read_recording
 from sysid_ros.reports.recordings.runs import read_plans
-from sysid_ros.ros.waiting import ServerProbe, wait_until
+from sysid_ros.ros.other_nodes import ServerProbe, wait_until
 
 Feedback, Result = IdentifyArm.Feedback, IdentifyArm.Result
 PARAMETERS = {

@@ -23,7 +23,7 @@ from sysid_ros.ros import qos
 from sysid_ros.ros.conversions.estimate import estimate_to_message
 from sysid_ros.ros.conversions.plans import certified_plan_to_message, scene_to_message
 from sysid_ros.ros.conversions.samples import joint_state_message
-from sysid_ros.ros.waiting import wait_until
+from sysid_ros.ros.other_nodes import wait_until
 
 
 @pytest.fixture(scope="module")

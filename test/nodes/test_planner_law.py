@@ -10,9 +10,9 @@ from std_msgs.msg import Header
 
 from sysid_msgs.msg import ControlLaw, DriverStatus
 from sysid_msgs.srv import PlanTo
-from sysid_ros.adapters.safe_planner import requests as requests_module
-from sysid_ros.adapters.safe_planner.requests import PlanRequests, SafePlannerParameters
+from sysid_ros.adapters.safe_planner import service as requests_module
 from sysid_ros.adapters.safe_planner.scene import SceneStore
+from sysid_ros.adapters.safe_planner.service import PlanRequests, SafePlannerParameters
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.control import GravityPid, RobustSettings
 from sysid_ros.nodes.safe_planner import SafePlannerNode
@@ -20,7 +20,7 @@ from sysid_ros.ros import qos
 from sysid_ros.ros.conversions.common import stamp_to_message
 from sysid_ros.ros.conversions.estimate import estimate_to_message
 from sysid_ros.ros.conversions.plans import certified_from_message, control_law_to_message
-from sysid_ros.ros.waiting import wait_until
+from sysid_ros.ros.other_nodes import wait_until
 
 OTHER = RobustSettings(bandwidth=150.0, period=0.0012, delay=0.0012)
 

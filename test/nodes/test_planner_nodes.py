@@ -22,7 +22,7 @@ from sysid_ros.nodes.safe_planner import SafePlannerNode
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions.estimate import estimate_to_message
 from sysid_ros.ros.conversions.plans import certified_from_message, trajectory_from_message, trajectory_to_message
-from sysid_ros.ros.waiting import wait_until
+from sysid_ros.ros.other_nodes import wait_until
 
 NAN = float("nan")
 

@@ -13,11 +13,10 @@ from std_msgs.msg import Header
 
 from sysid_msgs.msg import DriverStatus
 from sysid_ros.adapters.identification import arm as arm_module
-from sysid_ros.adapters.identification import ports
+from sysid_ros.adapters.identification import session as ports
 from sysid_ros.adapters.identification.arm import RosArm
 from sysid_ros.adapters.identification.monitor import PlanProgress, Records
-from sysid_ros.adapters.identification.ports import RosEstimates, RosPlanner
-from sysid_ros.adapters.identification.session import IdentificationParameters, Session, Suite
+from sysid_ros.adapters.identification.session import IdentificationParameters, RosEstimates, RosPlanner, Session, Suite
 from sysid_ros.core.certification.assumptions import box_hash
 from sysid_ros.core.certification.plan import CertifiedPlan
 from sysid_ros.core.common.box import Box

@@ -12,12 +12,12 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 
 from sysid_ros.ros import qos
-from sysid_ros.ros.alive import GRACE, Peers, announce
+from sysid_ros.ros.other_nodes import GRACE, Peers, announce
 
 PATIENCE = 60.0
 CHILD = """
 import sys, rclpy
-from sysid_ros.ros.alive import announce
+from sysid_ros.ros.other_nodes import announce
 rclpy.init()
 node = rclpy.create_node("child")
 announce(node)

@@ -14,7 +14,7 @@ import rclpy
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from std_msgs.msg import Empty
-from sysid_ros.ros.alive import Waker, announce
+from sysid_ros.ros.other_nodes import Waker, announce
 from sysid_ros.ros.node import create_timer
 rclpy.init()
 node, executor, calls = Node("stepped"), SingleThreadedExecutor(), {"ours": 0, "of the clock": 0}

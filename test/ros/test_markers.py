@@ -6,8 +6,8 @@ from builtin_interfaces.msg import Time
 from doubles import make_estimate
 from visualization_msgs.msg import Marker
 
-from sysid_ros.core.model.inertia import from_com_form
-from sysid_ros.ros.markers import MarkerBuilder, com_bounds
+from sysid_ros.core.model.inertia import bound_com, from_com_form
+from sysid_ros.ros.markers import MarkerBuilder
 
 MASS, COM = 1.8, np.array([0.01, -0.02, 0.15])
 AXES = np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]])  # columns: directions of the semi-axes
@@ -88,7 +88,7 @@ def test_box_of_the_com_contains_every_com_the_bounds_allow(pose):
 
 def test_bounds_of_the_com_are_infinite_where_the_mass_may_be_zero(pose):
     estimate = estimate_of(brick(), width=1.5)
-    lower, upper = com_bounds(estimate)
+    lower, upper = bound_com(estimate.lower, estimate.upper)
     assert np.all(lower == -np.inf) and np.all(upper == np.inf)
     assert set(draw(estimate, pose)) == {"payload", "com", "text"}
 

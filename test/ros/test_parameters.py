@@ -13,7 +13,7 @@ from rclpy.node import Node
 from rclpy.parameter import Parameter
 
 from sysid_ros.adapters.arm_driver.parameters import ArmDriverParameters
-from sysid_ros.adapters.safe_planner.requests import SafePlannerParameters
+from sysid_ros.adapters.safe_planner.service import SafePlannerParameters
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.common.settings import Settings, setting
 from sysid_ros.ros.parameters import (

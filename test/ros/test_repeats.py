@@ -6,9 +6,8 @@ import pytest
 import rclpy
 from std_srvs.srv import SetBool
 
-from sysid_ros.ros.node import create_long_service, run_in_thread
-from sysid_ros.ros.repeats import share_repeats
-from sysid_ros.ros.waiting import call_service, wait_until
+from sysid_ros.ros.node import create_long_service, run_in_thread, share_repeats
+from sysid_ros.ros.other_nodes import call_service, wait_until
 
 PATIENCE = 20.0
 

@@ -10,7 +10,7 @@ import pytest
 from sysid_msgs.msg import SampleBatch
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions.samples import samples_from_message
-from sysid_ros.ros.waiting import wait_until
+from sysid_ros.ros.other_nodes import wait_until
 
 JOINTS = tuple(f"joint_{k}" for k in range(1, 8))
 BATCHES = 60

@@ -12,7 +12,7 @@ from std_srvs.srv import Trigger
 from sysid_msgs.msg import SampleBatch
 from sysid_ros.core.common.errors import Cancelled, SysidError
 from sysid_ros.ros import qos
-from sysid_ros.ros.waiting import ServiceFailed, call_service, no_messages, wait_until
+from sysid_ros.ros.other_nodes import ServiceFailed, call_service, no_messages, wait_until
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_asking_again_ends_in_time(node):
 
 
 def test_service_that_goes_away(node, monkeypatch):
-    monkeypatch.setattr("sysid_ros.ros.waiting._LOST_SECONDS", 0.5)
+    monkeypatch.setattr("sysid_ros.ros.other_nodes._LOST_SECONDS", 0.5)
     server = offer_silence(node, lambda: threading.Timer(0.5, lambda: node.destroy_service(server)).start())
     client = node.create_client(Trigger, "plan")
     with pytest.raises(ServiceFailed, match="the service /cell/plan has gone before it answered"):

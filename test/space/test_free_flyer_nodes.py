@@ -22,7 +22,7 @@ from sysid_ros.space.core.robot import load_free_flyer
 from sysid_ros.space.nodes.free_flyer_client import CAUGHT
 from sysid_ros.space.nodes.free_flyer_driver import FreeFlyerDriverNode
 from sysid_ros.space.nodes.free_flyer_identification import FreeFlyerIdentificationNode
-from sysid_ros.space.recordings import read_free_flyer_recording
+from sysid_ros.space.report import read_free_flyer_recording
 
 PATIENCE = 120.0
 SHOWN = {

@@ -25,6 +25,7 @@ from sysid_ros.drivers.arm import InjectedFaults
 from sysid_ros.drivers.child import ChildProcessFailed
 from sysid_ros.drivers.gate import Authenticator, Conditions, OfferedPlan, PlanGate
 from sysid_ros.drivers.loop_types import LoopCode, LoopModel, LoopRefusal, LoopStatus, RefusalCode
+from sysid_ros.drivers.modes import Mode
 from sysid_ros.drivers.proof import OwnAssumptions
 from sysid_ros.drivers.ros2_control.arm import NO_GUARANTEE
 from sysid_ros.drivers.ros2_control.monitor import ONLY_MONITORED
@@ -99,7 +100,7 @@ class ArmCommands:
             words = f"moving without a certificate: {self._arm.values.controller} has no proven bound"
         else:
             words = "moving" if certificate.predecessor is None else "waits to take over"
-        if self._arm.values.is_ros2_control:
+        if self._arm.values.kind.is_ros2_control:
             words += f" {NO_GUARANTEE}: that torques act within one period is assumed by its certificate, not known"
         response.accepted, response.code, response.message = True, ExecuteTrajectory.Response.OK, words
         return response
@@ -197,7 +198,7 @@ class ArmCommands:
         return self._answer(response, self._loop.reconnect, "holding again")
 
     def _require_command(self, what: str) -> None:
-        if self._arm.values.is_monitor:
+        if self._arm.values.kind.is_monitor:
             raise LoopRefusal(what, ONLY_MONITORED)
 
     def _stop(self, reason: str) -> None:
@@ -288,7 +289,7 @@ class ArmCommands:
 
     def _now(self) -> float:
         """Return the clock that times the commander [s]; on a busy machine the time of a simulated arm is slow."""
-        return 1e-9 * self._loop.latest_stamp_ns() if self._arm.values.is_simulated else time.monotonic()
+        return 1e-9 * self._loop.latest_stamp_ns() if self._arm.values.kind.is_simulated else time.monotonic()
 
     def keep_alive(self) -> None:
         """Pass heartbeats on to the loop, but only while the commander sends them."""
@@ -308,7 +309,7 @@ class ArmCommands:
     def change_faults(self, values: ArmDriverParameters) -> None:
         """Inject new faults of the parameters into a simulated arm."""
         faults = values.faults
-        if not values.is_mock or faults == self._faults or not self._loop.is_alive:
+        if values.kind is not Mode.MOCK or faults == self._faults or not self._loop.is_alive:
             return
         is_repeated = faults.drop_cycles == self._faults.drop_cycles
         self._faults = faults

@@ -1,30 +1,33 @@
-"""From the loop to ROS: samples, joint states, status, diagnostics and the truth of a simulated arm."""
+"""From the loop to ROS: samples, joint states, status, diagnostics, truth of a simulated arm, and its online model."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
 from diagnostic_msgs.msg import DiagnosticArray
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from rclpy.clock import ROSClock
 from rclpy.node import Node
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Header, String
 
 from sysid_msgs.msg import ControlLaw, DriverStatus, SampleBatch, SimulationTruth
-from sysid_ros.adapters.arm_driver.online_model import OnlineModel, online_model_message
 from sysid_ros.adapters.arm_driver.parameters import ArmDriverParameters
 from sysid_ros.core.certification.authentication import AuthenticationKey
 from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.control.baselines import OnlineModelSettings, OnlineModelStatus
+from sysid_ros.core.control.model import ControlModel
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.drivers.arm import REFUSALS, SLOW
 from sysid_ros.drivers.channel import LoopSamples, LoopTiming
 from sysid_ros.drivers.gate import Authenticator
-from sysid_ros.drivers.loop_types import LoopStatus
+from sysid_ros.drivers.loop_types import LoopMode, LoopModel, LoopStatus
+from sysid_ros.drivers.modes import Mode
 from sysid_ros.drivers.process import LoopProcess
 from sysid_ros.drivers.proof import ProofProcess
 from sysid_ros.drivers.ros2_control.arm import NO_GUARANTEE
@@ -34,9 +37,111 @@ from sysid_ros.ros.conversions.common import message_of, stamp_to_message, to_ar
 from sysid_ros.ros.conversions.estimate import truth_to_message
 from sysid_ros.ros.conversions.plans import control_law_to_message
 from sysid_ros.ros.conversions.samples import Samples, joint_state_message, samples_to_message
-from sysid_ros.ros.diagnostics import Level, diagnostic_message, hardware_id_of, name_of
-from sysid_ros.ros.node import Interfaces
+from sysid_ros.ros.node import Interfaces, Level, diagnostic_message
 from sysid_ros.ros.parameters import ParameterServer
+
+_MOVING = (LoopMode.TRACK, LoopMode.BRAKE)
+
+
+class OnlineModel:
+    """Fit a model to measurements in motion, in a thread of its own, and offer each fit to the loop.
+
+    The loop decides by its gate, and goes on without this side: where no fit comes while the arm moves, it returns to
+    its nominal model.
+
+    Attributes:
+        fault: Why the last samples led to no fit; None if nothing is wrong.
+    """
+
+    def __init__(self, robot: RobotModel, loop: LoopProcess, settings: OnlineModelSettings):
+        self._robot, self._loop = robot, loop
+        self._fitter = settings.make_fitter(robot, _control_model(loop.model()))
+        self._epoch: int | None = None
+        self._nominal = self._fitter.model.total
+        self._worker = ThreadPoolExecutor(1, "online_model")
+        self.fault: str | None = None
+
+    def add(self, samples: LoopSamples, epochs: NDArray[np.int64]) -> None:
+        """Take N samples of the loop with the numbers of their payloads, (N,); returns at once."""
+        if len(samples.block):
+            self._worker.submit(self._fit, samples, epochs, self._nominal)
+
+    def note(self, status: OnlineModelStatus) -> None:
+        """Take the status of the controller, which has its nominal model."""
+        self._nominal = status.nominal
+
+    def close(self) -> None:
+        """Fit no more."""
+        self._worker.shutdown(wait=True, cancel_futures=True)
+
+    def _fit(self, samples: LoopSamples, epochs: NDArray[np.int64], nominal: NDArray[np.float64]) -> None:
+        try:
+            if epochs[-1] != self._epoch or not np.array_equal(nominal, self._fitter.model.total):
+                self._epoch = int(epochs[-1])
+                self._fitter.reset(_control_model(self._loop.model()))
+            is_wanted = np.isin(samples.modes, _MOVING) & (epochs == self._epoch)
+            fitted = self._fitter.add(samples.block, is_wanted)
+            if fitted is not None:
+                self._loop.offer_model(fitted)
+            self.fault = None
+        except SysidError as error:
+            self.fault = str(error)
+
+
+def _control_model(model: LoopModel) -> ControlModel:
+    return ControlModel(model.theta, model.theta_box, model.payload, model.payload_box)
+
+
+def online_model_message(
+    node: Node, robot: RobotModel, stamp_ns: int, status: OnlineModelStatus, fault: str | None = None
+) -> DiagnosticArray:
+    """Report the model in use and why: buffer, R^2 of each joint, gate, and the decision by guaranteed bounds.
+
+    A fault says why there are no fits any more.
+    """
+    settings, fitted = status.settings, status.model
+    values: dict[str, object] = {
+        "gate is open": status.is_open,
+        "share of the identified model": float(status.share),
+        "samples": 0 if fitted is None else fitted.fit.samples,
+        "capacity": settings.fit.capacity,
+        "buffer is full": fitted is not None and fitted.fit.is_full,
+        "least R^2": float(status.least),
+    }
+    if fitted is not None:
+        values |= _by_joint(robot, "R^2 of {}", fitted.fit.determination)
+        values["least inertia over nominal"], values["largest inertia over nominal"] = fitted.inertia
+        values["allowed ratio of inertia"] = float(settings.gate.inertia_ratio)
+        values["better for certain by the parameter boxes"] = fitted.is_better_for_certain
+        values |= _by_joint(robot, "torque error at most, identified, {} [Nm]", fitted.error_bound)
+        values |= _by_joint(robot, "torque error at most, nominal, {} [Nm]", fitted.nominal_error_bound)
+    state = (Level.OK, describe(status)) if fault is None else (Level.ERROR, f"{describe(status)}; {fault}")
+    return diagnostic_message(node, "online model", robot.name, state, values, stamp_ns)
+
+
+def describe(status: OnlineModelStatus) -> str:
+    """Return in a sentence which model is used, and why."""
+    used = "the identified model" if status.is_open else "the nominal model"
+    used = f"{used} is used" if status.share == float(status.is_open) else f"changing to {used}"
+    return f"{used}; no bound is proven for it" if status.is_open else f"{used}: {_why_closed(status)}"
+
+
+def _why_closed(status: OnlineModelStatus) -> str:
+    fitted, settings = status.model, status.settings
+    if fitted is None:
+        return "nothing was measured in motion yet"
+    if not fitted.fit.is_full:
+        return f"{fitted.fit.samples} of {settings.fit.capacity} samples are in the buffer"
+    if status.joints:
+        return f"R^2 is below {status.least:.3g} for {', '.join(status.joints)}"
+    if not settings.gate.allows_inertia(fitted):
+        low, high = fitted.inertia
+        return f"the identified inertia is {low:.3g} to {high:.3g} times the nominal one"
+    return f"the arm has moved for more than {settings.gate.patience:g} s without a new fit"
+
+
+def _by_joint(robot: RobotModel, words: str, values: ArrayLike) -> dict[str, object]:
+    return {words.format(name): float(value) for name, value in zip(robot.joint_names, np.asarray(values), strict=True)}
 
 
 class PayloadEpochs:
@@ -150,7 +255,7 @@ class ArmOutputs:
         values = arm.values
         self._lasting, self._passing = Interfaces(node), Interfaces(node)
         self._status = self._lasting.create_publisher(DriverStatus, "~/status", qos.STATUS)
-        if values.is_simulated or not values.is_ros2_control:  # else the operators of the arm publish theirs
+        if values.kind.is_simulated or not values.kind.is_ros2_control:  # else the operators of the arm publish theirs
             description = self._lasting.create_publisher(String, "robot_description", qos.LATCHED)
             description.publish(String(data=arm.robot.urdf))
         self._last_text: str | None = None
@@ -163,7 +268,7 @@ class ArmOutputs:
     @property
     def timing(self) -> int:
         """Guarantee that torques act within one period, a ``TIMING_...`` of the status."""
-        if self._arm.values.is_ros2_control:  # over topics, real-time priority of the loop alone means nothing
+        if self._arm.values.kind.is_ros2_control:  # over topics, real-time priority of the loop alone means nothing
             return DriverStatus.TIMING_TOPICS
         has_priority = self._arm.loop.scheduling.has_priority
         return DriverStatus.TIMING_REAL_TIME if has_priority else DriverStatus.TIMING_NO_PRIORITY
@@ -182,7 +287,9 @@ class ArmOutputs:
             self._online = OnlineModel(self._arm.robot, loop, status.online_model.settings)
             self._online_model = passing.create_publisher(DiagnosticArray, "~/online_model", qos.STATUS)
         self._joint_states = None
-        if not self._arm.values.is_ros2_control or self._arm.values.states_topic(resolve) != resolve("joint_states"):
+        if not self._arm.values.kind.is_ros2_control or self._arm.values.states_topic(resolve) != resolve(
+            "joint_states"
+        ):
             self._joint_states = passing.create_publisher(JointState, "joint_states", qos.JOINT_STATES)
         self._diagnostics = passing.create_publisher(DiagnosticArray, "/diagnostics", qos.DIAGNOSTICS)
         self.publish_truth()
@@ -209,7 +316,7 @@ class ArmOutputs:
             self._node.get_logger().fatal(str(error), throttle_duration_sec=2.0)
             self.publish_state(DriverStatus.MODE_FAULT, DriverStatus.CODE_INTERNAL, str(error))
             return None
-        if values.is_ros2_control and not values.is_monitor:
+        if values.kind.is_ros2_control and not values.kind.is_monitor:
             return replace(status, reason=f"{status.reason} ({NO_GUARANTEE})")
         return status
 
@@ -240,7 +347,7 @@ class ArmOutputs:
 
     def _publish(self, message: DriverStatus) -> None:
         message.joint_names = list(self._arm.robot.joint_names)
-        message.is_simulated, message.payload_epoch = self._arm.values.is_simulated, self._arm.epochs.present
+        message.is_simulated, message.payload_epoch = self._arm.values.kind.is_simulated, self._arm.epochs.present
         if self._authenticator is not None:
             message.session, message.authentication = self._authenticator.session, int(self._authenticator.state)
         self._status.publish(message)
@@ -278,31 +385,31 @@ class ArmOutputs:
         """
         clock = self._node.get_clock()
         is_followed = isinstance(clock, ROSClock) and clock.ros_time_is_active
-        if not is_followed or self._arm.values.is_ros2_control:
+        if not is_followed or self._arm.values.kind.is_ros2_control:
             return stamp_ns  # the states have stamps of the arm
         now = clock.now().nanoseconds
         return max(now - max(time.time_ns() - stamp_ns, 0), 1) if now else None
 
     def publish_truth(self) -> None:
         """Publish the payload of a simulated arm."""
-        if self._arm.values.is_mock:
+        if self._arm.values.kind is Mode.MOCK:
             truth = self._arm.loop.truth()
             frame = self._arm.robot.joint_names[-1]
             self._truth.publish(truth_to_message(truth.payload, truth.stamp_ns, frame, self._arm.epochs.present))
 
     def publish_diagnostics(self) -> None:
         """Publish the health of loop and connection."""
-        status, name = self.read_status(), name_of(self._node, "control loop")
-        hardware = hardware_id_of(self._node, self._arm.robot.name, self._arm.values.robot_ip)
-        if status is None:
-            stamp_ns, text = self._node.get_clock().now().nanoseconds, "the loop process does not answer"
-            message = diagnostic_message(stamp_ns, name, hardware, (Level.ERROR, text), {})
-        else:
+        status, stamp_ns, values = self.read_status(), None, dict[str, object]()
+        state = Level.ERROR, "the loop process does not answer"
+        if status is not None:
             values = {**loop_health(status, self._arm.loop.timing()), "scheduling": self._arm.loop.scheduling.text}
             late = self._late.note(time.monotonic(), status.cycles, status.missed_deadlines)
             values |= {f"late cycles in {LATE_SECONDS:g} s [-]": late, **self._arm_health()}
-            message = diagnostic_message(status.stamp_ns, name, hardware, self.judge(status, late), values)
-        self._diagnostics.publish(message)
+            stamp_ns, state = status.stamp_ns, self.judge(status, late)
+        name, address = self._arm.robot.name, self._arm.values.robot_ip
+        self._diagnostics.publish(
+            diagnostic_message(self._node, "control loop", name, state, values, stamp_ns, address)
+        )
 
     def judge(self, status: LoopStatus, late: float) -> tuple[Level, str]:
         """Return how good or bad the loop is, with its share of late cycles, and why."""
@@ -310,7 +417,7 @@ class ArmOutputs:
         if status.has_failed:
             return Level.ERROR, status.reason
         level, text = Level.OK, status.reason
-        if not (values.is_simulated or values.is_monitor or scheduling.has_priority):
+        if not (values.kind.is_simulated or values.kind.is_monitor or scheduling.has_priority):
             level, text = Level.WARN, f"{text}; no real-time priority: {scheduling}"
         for share, found in LATE_LEVELS:
             if late >= share:

@@ -129,18 +129,9 @@ class ConnectionParameters(RobotParameters):
     """mock: state of the gripper, as the settings of the robot name it, such as open; empty: any of them."""
 
     @property
-    def _mode(self) -> Mode:
+    def kind(self) -> Mode:
+        """The mode."""
         return Mode(self.mode)
-
-    @property
-    def is_mock(self) -> bool:
-        """Whether the arm is simulated in the loop itself, and its truth known."""
-        return self._mode is Mode.MOCK
-
-    @property
-    def is_simulated(self) -> bool:
-        """Whether the arm is simulated, here or behind an emulated controller."""
-        return self._mode.is_simulated
 
     @property
     def is_surely_simulated(self) -> bool:
@@ -148,18 +139,8 @@ class ConnectionParameters(RobotParameters):
 
         Over topics a real one may be at the other end, and so it may at another address.
         """
-        is_emulated_here = self._mode is Mode.EMULATED and self.robot_ip in ("", *_LOOPBACK)
-        return self.is_mock or is_emulated_here
-
-    @property
-    def is_monitor(self) -> bool:
-        """Whether nothing is ever commanded."""
-        return self._mode.is_monitor
-
-    @property
-    def is_ros2_control(self) -> bool:
-        """Whether the arm is reached over topics, commanded or not."""
-        return self._mode.is_ros2_control
+        is_emulated_here = self.kind is Mode.EMULATED and self.robot_ip in ("", *_LOOPBACK)
+        return self.kind is Mode.MOCK or is_emulated_here
 
     @property
     def _shared(self) -> dict[str, Any]:
@@ -173,7 +154,7 @@ class ConnectionParameters(RobotParameters):
     @property
     def fri_settings(self) -> FriSettings:
         """Settings of the FRI client; an emulated controller is on this computer unless an address is given."""
-        address = self.robot_ip or ("127.0.0.1" if self._mode is Mode.EMULATED else "")
+        address = self.robot_ip or ("127.0.0.1" if self.kind is Mode.EMULATED else "")
         return replace(self.fri, robot_ip=address, **self._shared)
 
     @property
@@ -181,7 +162,7 @@ class ConnectionParameters(RobotParameters):
         """Settings of the Kortex client; an emulated base is on this computer unless an address is given."""
         return replace(
             self.kortex,
-            robot_ip=self.robot_ip or ("127.0.0.1" if self._mode is Mode.EMULATED else self.kortex.robot_ip),
+            robot_ip=self.robot_ip or ("127.0.0.1" if self.kind is Mode.EMULATED else self.kortex.robot_ip),
             password=self._password,
             velocity=VelocitySource(self.velocity_source),
             session_inactivity_timeout=1e-3 * self.session_inactivity_timeout_ms,
@@ -224,9 +205,9 @@ class ConnectionParameters(RobotParameters):
             interface=self.ros2_control.interface,
             namespace=resolve("x").rsplit("/", 1)[0] or "/",
             states=self.states_topic(resolve),
-            commands=None if self.is_monitor else resolve(commands),
+            commands=None if self.kind.is_monitor else resolve(commands),
             effort_controller=resolve(self.effort_controller),
-            hold_controller=None if self.is_monitor else self.hold_controller or None,
+            hold_controller=None if self.kind.is_monitor else self.hold_controller or None,
             controller_manager=resolve(self.controller_manager),
         )
 
@@ -241,22 +222,22 @@ class ConnectionParameters(RobotParameters):
             ParameterOutOfRange: There is no driver for this arm in this mode.
             SysidError: The settings cannot work; the message names the fault.
         """
-        is_unproven = self.controller != ROBUST and not self.is_monitor
+        is_unproven = self.controller != ROBUST and not self.kind.is_monitor
         if is_unproven and not self.is_surely_simulated and not self.accept_unproven_controller:
             allowed = (
                 f"{ROBUST} where a real arm may move: no other law has a proven tracking bound; "
                 "accept_unproven_controller=true"
             )
             raise ParameterOutOfRange("parameter 'controller'", self.controller, f"{allowed} accepts that")
-        driver = find_driver(robot, self._mode)
+        driver = find_driver(robot, self.kind)
         loop = replace(self.loop, allows_uncertified=is_unproven and self.is_surely_simulated)
         setup = LoopSetup(
             self.model, driver, self._connection(driver, robot, resolve), self.controller, loop, self.serial_number
         )
         setup.build_arm(robot)  # refuses unusable settings
         # Over topics an emulated controller is started with the driver; at another address a real arm may answer.
-        is_emulated = self.is_surely_simulated or self._mode is Mode.EMULATED_ROS2_CONTROL
-        moves_real_arm = not is_emulated and not self.is_monitor
+        is_emulated = self.is_surely_simulated or self.kind is Mode.EMULATED_ROS2_CONTROL
+        moves_real_arm = not is_emulated and not self.kind.is_monitor
         if moves_real_arm and robot.elasticity is None and not self.accept_rigid_joints:
             allowed = (
                 "an arm with elastic joints where a real one moves, as gains of rigid ones make real gears oscillate: "

@@ -32,10 +32,9 @@ from sysid_ros.core.procedure import (
 )
 from sysid_ros.drivers.loop_types import RefusalCode
 from sysid_ros.ros import qos
-from sysid_ros.ros.alive import GRACE
 from sysid_ros.ros.conversions.common import joint_vector_from_message, stamp_from_message
 from sysid_ros.ros.conversions.plans import certified_plan_to_message
-from sysid_ros.ros.waiting import call_service, wait_until
+from sysid_ros.ros.other_nodes import GRACE, call_service, wait_until
 
 START_TIMEOUT = 1.0
 """How long after the acceptance of a trajectory its start must appear in the status, in the arm's time [s]."""

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from sysid_msgs.action import IdentifyArm
 from sysid_ros.adapters.identification.goals import GoalBase
-from sysid_ros.adapters.identification.ports import RosPlanner
 from sysid_ros.adapters.identification.session import (
     UNKNOWN_TEMPERATURE,
     ArmGoalSettings,
     IdentificationParameters,
+    RosPlanner,
     Session,
     Suite,
     converted,

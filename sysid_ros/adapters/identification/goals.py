@@ -16,16 +16,15 @@ from sysid_msgs.msg import ParameterEstimate as EstimateMessage
 from sysid_ros.adapters.goals import Goal
 from sysid_ros.adapters.identification.arm import RosArm
 from sysid_ros.adapters.identification.monitor import NOTHING, Stated
-from sysid_ros.adapters.identification.ports import RosEstimates, RosPlanner
 from sysid_ros.adapters.identification.results import (
     Evidence,
-    EvidenceSource,
     add_evidence,
     ask_settings,
+    find_evidence,
     payload_message,
     write_files,
 )
-from sysid_ros.adapters.identification.session import IdentificationParameters, Session, Suite
+from sysid_ros.adapters.identification.session import IdentificationParameters, RosEstimates, RosPlanner, Session, Suite
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.estimation.calibration import (
     CalibrationInconsistent,
@@ -245,7 +244,6 @@ class GoalRun(GoalBase):
         is_alarm = result.error_code == Identify.Result.INCONSISTENT
         text = "looking for what could be wrong" if is_alarm else "computing the statistical interval"
         self._say(text)
-        source = EvidenceSource(self._robot, self._is_cancelled, monitor.tare)
         # The estimator has samples of its own: on a busy machine its estimate is here before they are.
         wanted = monitor.estimate_stamp_ns
         try:
@@ -256,7 +254,8 @@ class GoalRun(GoalBase):
                 self._logger.warning(f"the estimator does not report its settings; {text} without them")
             else:
                 settings = replace(settings, gripper=monitor.records.gripper)
-            return source.find(settings, monitor.estimate, monitor.records)
+            estimate, records = monitor.estimate, monitor.records
+            return find_evidence(self._robot, settings, estimate, records, monitor.tare, self._is_cancelled)
         except Exception as error:  # noqa: BLE001 - the identified payload must still be returned
             self._logger.warning(f"nothing was found by {text}: {error!r}")
             return Evidence()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -19,7 +19,6 @@ from std_msgs.msg import String
 from sysid_msgs.msg import CertifiedTrajectory, ControlLaw, DriverStatus, SampleBatch, SimulationTruth
 from sysid_msgs.msg import ParameterEstimate as EstimateMessage
 from sysid_msgs.msg import Scene as SceneMessage
-from sysid_ros.adapters.identification.pictures import Pictures
 from sysid_ros.core.certification.authentication import AuthenticationKey
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.errors import SysidError
@@ -32,13 +31,13 @@ from sysid_ros.drivers.ros2_control.arm import NO_GUARANTEE
 from sysid_ros.reports.recordings.files import SERIAL
 from sysid_ros.reports.recordings.recording import FIRST_STAMP, GRIPPER, LAST_STAMP, RecordingWriter
 from sysid_ros.ros import qos
-from sysid_ros.ros.alive import Peers
 from sysid_ros.ros.conversions.authentication import is_genuine
 from sysid_ros.ros.conversions.common import stamp_from_message
 from sysid_ros.ros.conversions.estimate import estimate_from_message, information_from_message, truth_from_message
 from sysid_ros.ros.conversions.plans import certified_plan_from_message, control_law_from_message, scene_from_message
 from sysid_ros.ros.conversions.samples import Samples, samples_from_message
-from sysid_ros.ros.markers import contents_of
+from sysid_ros.ros.markers import Pictures, contents_of
+from sysid_ros.ros.other_nodes import Peers
 from sysid_ros.ros.subscriptions import Inbox, SingleSource, SourceReceiver
 
 MOVING_MODES = (DriverStatus.MODE_TRACK, DriverStatus.MODE_BRAKE)
@@ -103,19 +102,34 @@ class Records:
     serial_number: str = ""
 
 
-@dataclass(frozen=True)
-class TareSamples:
-    """Data of the last tare.
-
-    Attributes:
-        text: Its description by the estimator.
-        samples: Its samples.
-        gripper: State of the gripper that was stated.
-    """
+class TareSamples(NamedTuple):
+    """Data of the last tare, with its description by the estimator and the stated gripper."""
 
     text: str
     samples: SampleBlock
     gripper: str
+
+
+def join_samples(parts: Sequence[Samples]) -> tuple[SampleBlock, dict[str, np.ndarray]]:
+    """All usable samples in one block, and the desired and commanded values, each (N, n)."""
+    stamps = np.concatenate([part.stamps[part.valid] for part in parts])
+    _, first = np.unique(stamps, return_index=True)
+    columns = {
+        name: np.concatenate([getattr(part, name)[part.valid] for part in parts])[first]
+        for name in ("sequence", "q", "v", "tau", "q_d", "v_d", "tau_command")
+    }
+    block = SampleBlock(stamps[first], columns["sequence"], columns["q"], columns["v"], columns["tau"])
+    return block, {name: columns[name] for name in ("q_d", "v_d", "tau_command")}
+
+
+def samples_of_estimate(records: Records) -> SampleBlock | None:
+    """Return the samples that the last estimate rests on: of the present payload, from where the estimator began."""
+    if not records.samples:
+        return None
+    epoch = records.samples[-1].payload_epoch
+    block, _ = join_samples([part for part in records.samples if part.payload_epoch == epoch])
+    first = int(np.searchsorted(block.stamps, records.first_stamp_ns))
+    return block.slice(first) if first < len(block) else None
 
 
 def find_timing_doubt(status: DriverStatus) -> str | None:
@@ -130,14 +144,8 @@ def find_timing_doubt(status: DriverStatus) -> str | None:
     return None
 
 
-@dataclass(frozen=True)
-class PlanProgress:
-    """Progress of a plan by the last status of the driver.
-
-    Attributes:
-        stamp_ns: When, by the arm's clock [ns].
-        progress: Part of the plan that was done by then, 0..1.
-    """
+class PlanProgress(NamedTuple):
+    """Part of a plan that was done (0..1), by the arm's clock [ns], in the last status of the driver."""
 
     stamp_ns: int
     progress: float
@@ -258,7 +266,7 @@ class SuiteMonitor:
     def forget_estimates(self, until_ns: int, stated: Stated = NOTHING, tare: str = "") -> None:
         """Leave out every estimate, past or still on its way, that rests on samples up to a stamp [ns] alone.
 
-        Later ones count on what is stated, and on a tare, in words; empty for none.
+        Later ones count on the statements, and on a tare, in words; empty for none.
         """
         with self._lock:
             self._past_until_ns, self.records.first_stamp_ns = until_ns, until_ns + 1

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from importlib import metadata
 from pathlib import Path
@@ -17,7 +18,7 @@ from std_msgs.msg import Header
 from sysid_msgs.action import Identify
 from sysid_msgs.msg import Hypothesis as HypothesisMessage
 from sysid_ros.adapters.estimator import EstimatorParameters
-from sysid_ros.adapters.identification.monitor import Records, TareSamples
+from sysid_ros.adapters.identification.monitor import Records, TareSamples, join_samples, samples_of_estimate
 from sysid_ros.adapters.identification.session import Session
 from sysid_ros.core.certification.certificate import margin_rows
 from sysid_ros.core.common.box import Box
@@ -28,7 +29,7 @@ from sysid_ros.core.estimation.parameters.estimate import ParameterEstimate, Qua
 from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
 from sysid_ros.core.estimation.parameters.unknowns import describe_unknowns
 from sysid_ros.core.estimation.point.statistics import StatisticalInterval, compute_statistical_interval
-from sysid_ros.core.estimation.tare import Tare, known_rows, make_tare
+from sysid_ros.core.estimation.tare import known_rows, make_tare
 from sysid_ros.core.estimation.windows.samples import SampleBlock
 from sysid_ros.core.model.calibrated import describe_unknown_arm
 from sysid_ros.core.model.robot import RobotModel, frame_placement
@@ -53,7 +54,6 @@ from sysid_ros.reports.torque_fit import differentiate, predict_torque
 from sysid_ros.reports.writer import write_results
 from sysid_ros.ros.conversions.common import message_of, stamp_to_message
 from sysid_ros.ros.conversions.estimate import inertia_message
-from sysid_ros.ros.conversions.samples import Samples
 from sysid_ros.ros.parameters import declared
 
 VERSIONED = ("sysid_ros", "rclpy", "pin", "mujoco", "casadi", "numpy", "scipy")
@@ -168,18 +168,6 @@ def payload_message(
     return InertiaStamped(header=header, inertia=inertia_message(known.values))
 
 
-def join_samples(parts: Sequence[Samples]) -> tuple[SampleBlock, dict[str, np.ndarray]]:
-    """All usable samples in one block, and the desired and commanded values, each (N, n)."""
-    stamps = np.concatenate([part.stamps[part.valid] for part in parts])
-    _, first = np.unique(stamps, return_index=True)
-    columns = {
-        name: np.concatenate([getattr(part, name)[part.valid] for part in parts])[first]
-        for name in ("sequence", "q", "v", "tau", "q_d", "v_d", "tau_command")
-    }
-    block = SampleBlock(stamps[first], columns["sequence"], columns["q"], columns["v"], columns["tau"])
-    return block, {name: columns[name] for name in ("q_d", "v_d", "tau_command")}
-
-
 def versions() -> dict[str, str]:
     """Versions of the software behind the result, by name."""
     found = {"python": platform.python_version()}
@@ -204,71 +192,52 @@ _ANSWER_SECONDS = 10.0
 """How long the estimator may take to report its settings [s]: on a busy machine it has a backlog of samples."""
 
 
-@dataclass(frozen=True)
-class EvidenceSource:
-    """Analyses the samples of a goal after its end.
+def find_evidence(
+    robot: RobotModel,
+    settings: EstimatorSettings | None,
+    estimate: ParameterEstimate,
+    records: Records,
+    tare: TareSamples | None = None,
+    is_cancelled: Callable[[], bool] = lambda: False,
+) -> Evidence:
+    """Explain an alarm, or compute the statistical interval of a usable estimate of a payload, after a goal.
 
-    Attributes:
+    Args:
         robot: The arm.
-        is_cancelled: Ends the work with its results so far.
+        settings: Settings of the estimate. Where they are not known, hypotheses are tested with the defaults and
+            there is no interval.
+        estimate: The last estimate.
+        records: Messages of the goal.
         tare: The last one, with its samples; None where none was taken here.
+        is_cancelled: Ends the work with its results so far.
     """
-
-    robot: RobotModel
-    is_cancelled: Callable[[], bool] = lambda: False
-    tare: TareSamples | None = None
-
-    def find(self, settings: EstimatorSettings | None, estimate: ParameterEstimate, records: Records) -> Evidence:
-        """Explain an alarm, or compute the statistical interval of a usable estimate of a payload.
-
-        Args:
-            settings: Settings of the estimate. Where they are not known, hypotheses are tested with the defaults and
-                there is no interval.
-            estimate: The last estimate.
-            records: Messages of the goal.
-        """
-        block = samples_of_estimate(records)
-        if block is None:
-            return Evidence()
-        if not estimate.is_consistent:
-            known = settings or EstimatorSettings()
-            explanation = explain_alarm(self.robot, known, estimate, [block], self.is_cancelled)
-            rows = collect_rows(self.robot, known, [block], self.is_cancelled)
-            windows = check_windows(self.robot, known, rows, None, int(records.samples[0].stamps[0]))
-            return Evidence(explanation=explanation, windows=windows)
-        if settings is None or estimate.target != settings.target or not np.all(np.isfinite(estimate.values)):
-            return Evidence()
-        parts = [block.slice(start, start + 1000) for start in range(0, len(block), 1000)]
-        rows = collect_rows(self.robot, settings, parts, self.is_cancelled)
-        if self.is_cancelled():
-            return Evidence()
-        unknowns, tare = describe_unknowns(self.robot, settings), self._tare_of(settings, records)
-        # Rows without the tare of the estimator give wider bounds.
-        is_whole = estimate.is_guaranteed and (tare is not None or not records.tare)
-        found = Box(estimate.lower, estimate.upper) if is_whole else None
-        beside = known_rows(self.robot, unknowns, settings, rows, tare)
-        agreement = measure_agreement(self.robot, unknowns, [*beside, *rows], found)
-        statistical = compute_statistical_interval(self.robot, settings, rows, estimate.box, beside)
-        return Evidence(statistical=statistical, agreement=agreement)
-
-    def _tare_of(self, settings: EstimatorSettings, records: Records) -> Tare | None:
-        """Make the tare that the estimate counts on once more; None without one, or where its samples are not here."""
-        if not records.tare or self.tare is None or self.tare.text != records.tare:
-            return None
-        try:
-            return make_tare(self.robot, [self.tare.samples], replace(settings, gripper=self.tare.gripper))
-        except SysidError:
-            return None
-
-
-def samples_of_estimate(records: Records) -> SampleBlock | None:
-    """Return the samples that the last estimate rests on: of the present payload, from where the estimator began."""
-    if not records.samples:
-        return None
-    epoch = records.samples[-1].payload_epoch
-    block, _ = join_samples([part for part in records.samples if part.payload_epoch == epoch])
-    first = int(np.searchsorted(block.stamps, records.first_stamp_ns))
-    return block.slice(first) if first < len(block) else None
+    block = samples_of_estimate(records)
+    if block is None:
+        return Evidence()
+    if not estimate.is_consistent:
+        known = settings or EstimatorSettings()
+        explanation = explain_alarm(robot, known, estimate, [block], is_cancelled)
+        rows = collect_rows(robot, known, [block], is_cancelled)
+        windows = check_windows(robot, known, rows, None, int(records.samples[0].stamps[0]))
+        return Evidence(explanation=explanation, windows=windows)
+    if settings is None or estimate.target != settings.target or not np.all(np.isfinite(estimate.values)):
+        return Evidence()
+    parts = [block.slice(start, start + 1000) for start in range(0, len(block), 1000)]
+    rows = collect_rows(robot, settings, parts, is_cancelled)
+    if is_cancelled():
+        return Evidence()
+    unknowns, used = describe_unknowns(robot, settings), None
+    if records.tare and tare is not None and tare.text == records.tare:  # the one that the estimate counts on
+        with suppress(SysidError):
+            used = make_tare(robot, [tare.samples], replace(settings, gripper=tare.gripper))
+    # Rows without the tare of the estimator give wider bounds.
+    is_whole = estimate.is_guaranteed and (used is not None or not records.tare)
+    found = Box(estimate.lower, estimate.upper) if is_whole else None
+    beside = known_rows(robot, unknowns, settings, rows, used)
+    agreement = measure_agreement(robot, unknowns, [*beside, *rows], found)
+    return Evidence(
+        statistical=compute_statistical_interval(robot, settings, rows, estimate.box, beside), agreement=agreement
+    )
 
 
 def ask_settings(session: Session) -> EstimatorSettings | None:

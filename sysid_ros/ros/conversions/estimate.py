@@ -149,16 +149,9 @@ def information_from_message(message: messages.ParameterEstimate) -> Array:
 def inertia_message(theta: ArrayLike) -> Inertia:
     """Convert ten parameters to mass, CoM and inertia about the CoM, in the same frame."""
     mass, com, inertia = to_com_form(theta)
-    return Inertia(
-        m=float(mass),
-        com=Vector3(x=float(com[0]), y=float(com[1]), z=float(com[2])),
-        ixx=float(inertia[0, 0]),
-        ixy=float(inertia[0, 1]),
-        ixz=float(inertia[0, 2]),
-        iyy=float(inertia[1, 1]),
-        iyz=float(inertia[1, 2]),
-        izz=float(inertia[2, 2]),
-    )
+    x, y, z = map(float, com)
+    entries = {f"i{'xyz'[i]}{'xyz'[j]}": float(inertia[i, j]) for i in range(3) for j in range(i, 3)}
+    return Inertia(m=float(mass), com=Vector3(x=x, y=y, z=z), **entries)
 
 
 def inertia_from_message(message: Inertia) -> Array:

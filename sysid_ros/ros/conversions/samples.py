@@ -132,9 +132,9 @@ def samples_from_message(batch: SampleBatch, joint_names: Sequence[str]) -> Samp
 
 
 def joint_state_message(
-    stamp_ns: int, joint_names: Sequence[str], q: ArrayLike, v: ArrayLike, tau: ArrayLike
+    stamp_ns: int, joint_names: Sequence[str], q: ArrayLike = (), v: ArrayLike = (), tau: ArrayLike = ()
 ) -> JointState:
-    """Joint states for people and tools: q [rad], v [rad/s], tau [Nm], each (n,)."""
+    """Joint states for people and tools: q [rad], v [rad/s], tau [Nm], each (n,) or empty."""
     return JointState(
         header=Header(stamp=stamp_to_message(stamp_ns)),
         name=list(joint_names),
@@ -142,12 +142,6 @@ def joint_state_message(
         velocity=to_array("d", v, np.float64),
         effort=to_array("d", tau, np.float64),
     )
-
-
-def efforts_message(stamp_ns: int, joint_names: Sequence[str], efforts: ArrayLike) -> JointState:
-    """Convert joint torques (n,) [Nm] to efforts without positions and velocities."""
-    header = Header(stamp=stamp_to_message(stamp_ns))
-    return JointState(header=header, name=list(joint_names), effort=to_array("d", efforts, np.float64))
 
 
 def wrench_message(stamp_ns: int, frame: str, wrench: ArrayLike) -> WrenchStamped:

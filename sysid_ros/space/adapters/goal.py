@@ -20,7 +20,6 @@ from sysid_ros.ros.markers import contents_of
 from sysid_ros.ros.parameters import parameter, parameters_from
 from sysid_ros.space.adapters.link import FreeFlyerLink
 from sysid_ros.space.adapters.messages import FloatingPictures
-from sysid_ros.space.core.assumptions import Assumptions
 from sysid_ros.space.core.bounds import InconsistentMomentum
 from sysid_ros.space.core.excitation import ExcitationSettings
 from sysid_ros.space.core.identification import (
@@ -33,6 +32,7 @@ from sysid_ros.space.core.identification import (
     Task,
     known_before,
 )
+from sysid_ros.space.core.measurements import Assumptions
 from sysid_ros.space.core.procedure import identify_free_flyer, identify_object
 from sysid_ros.space.core.robot import FreeFlyer
 from sysid_ros.space.report import RECORDING, read_known_robot, write_free_flyer, write_held_object

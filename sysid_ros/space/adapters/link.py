@@ -26,12 +26,12 @@ from sysid_ros.drivers.arm import Array
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions.common import InvalidMessage, joint_order, stamp_from_message
 from sysid_ros.ros.conversions.plans import trajectory_to_message
+from sysid_ros.ros.other_nodes import wait_until
 from sysid_ros.space.adapters.messages import odometry_from_message
 from sysid_ros.space.core.identification import Samples
 from sysid_ros.space.core.robot import FreeFlyer
 from sysid_ros.space.report import SimulationTruth
 
-_POLL = 0.02
 _STOP_TIMEOUT = 10.0
 """How long the robot may take to come to rest after it was asked to, by the clock on the wall [s]."""
 
@@ -162,7 +162,7 @@ class FreeFlyerLink:
 
         Raises:
             IdentificationFailed: One of them does not come.
-            InvalidMessage: Odometry or joint states are not those of the robot.
+            InvalidMessage: Odometry or joint states do not fit the robot.
         """
         self._wait(lambda: self._status is not None, "status")
         self._wait(lambda: len(self.samples().times) > 1, "odometry with joint states")
@@ -218,9 +218,7 @@ class FreeFlyerLink:
         """Bring the robot to rest; without the service it brakes by itself after the last heartbeat."""
         if self._brake.service_is_ready():
             self._brake.call_async(Trigger.Request())
-        end = time.monotonic() + _STOP_TIMEOUT
-        while self._require_status().mode != DriverStatus.MODE_HOLD and time.monotonic() < end:
-            time.sleep(_POLL)
+        wait_until(lambda: self._require_status().mode == DriverStatus.MODE_HOLD, _STOP_TIMEOUT)
 
     def _require_status(self) -> DriverStatus:
         if self._status is None:
@@ -228,10 +226,5 @@ class FreeFlyerLink:
         return self._status
 
     def _wait(self, condition: Callable[[], bool], what: str) -> None:
-        end = time.monotonic() + self.timeout
-        while not condition():
-            if time.monotonic() > end:
-                raise _driver_silent(what, self.timeout)
-            if self.is_cancelled():
-                raise Cancelled("cancelled; the robot has come to rest")
-            time.sleep(_POLL)
+        if not wait_until(condition, self.timeout, self.is_cancelled):
+            raise _driver_silent(what, self.timeout)

@@ -100,13 +100,8 @@ def draw_free_flyer(
 
     Spheres and boxes are the robot, lines the planned paths of its last bodies. An object is drawn by its inertia
     ellipsoid, its CoM, the box that its CoM lies in, and its mass with bounds. Stamps are zero, for the latest
-    transform: stamps of a simulation that runs faster than the clock are ahead of it.
-
-    Args:
-        robot: The robot.
-        q: Joint positions, (n,) [rad].
-        planned: The present motion of joints and wheels; None for none.
-        held: Estimate of an object in the hand; None for none.
+    transform: stamps of a simulation that runs faster than the clock are ahead of it. ``q`` are the joint positions,
+    (n,) [rad].
     """
     builder, model = MarkerBuilder(robot.base_link, Time()), SelfCollisionModel(robot)
     states = robot.tree.evaluate(q[None], np.zeros((1, robot.n)))

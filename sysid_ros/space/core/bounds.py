@@ -21,7 +21,7 @@ from sysid_ros.core.estimation.parameters.bounds import tighten
 from sysid_ros.core.estimation.parameters.unknowns import object_within
 from sysid_ros.core.estimation.point.fit import FitNotConverged, PointEstimator
 from sysid_ros.core.model.inertia import PARAMETER_NAMES, PARAMETER_UNITS, to_com_form, transform_matrix
-from sysid_ros.space.core.assumptions import Recording
+from sysid_ros.space.core.measurements import Recording
 from sysid_ros.space.core.minimal_parameters import MinimalParameters
 from sysid_ros.space.core.momentum import PARAMETERS
 from sysid_ros.space.core.momentum_rows import ERROR_TERMS, ROWS, Unknowns, build_problem
@@ -193,7 +193,7 @@ def estimate_object(
         frame: Frame of the object's parameters, fixed to the body that holds it, see :meth:`FreeFlyer.frame`.
         recordings: One or more, with and perhaps without the object.
         rest: Bounds of the robot itself, see :func:`known_minimal`.
-        prior: Box of the object's parameters in that frame, (10,); see :func:`object_prior`.
+        prior: Box of the object's parameters in that frame, (10,); see :func:`object_within`.
         passes: See :func:`bound_minimal`.
         earlier: Bounds of the same object from other data; the new ones lie within them.
         is_cancelled: Polled between passes.
@@ -246,11 +246,6 @@ def object_columns(robot: FreeFlyer, frame: str) -> Array:
     part = slice(PARAMETERS * body, PARAMETERS * (body + 1))
     matrix[part] = transform_matrix(placement.rotation, placement.translation)
     return matrix
-
-
-def object_prior(mass: float, reach: float) -> Box:
-    """Return the box (10,) of every object up to a mass [kg], all of it within a distance [m] of its frame."""
-    return object_within(mass, reach)[0]
 
 
 def known_minimal(minimal: MinimalParameters, box: Box) -> Unknowns:

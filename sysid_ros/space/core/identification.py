@@ -14,8 +14,8 @@ from sysid_ros.core.common.errors import MISSING, ParameterOutOfRange
 from sysid_ros.core.common.settings import Settings, setting
 from sysid_ros.core.estimation.parameters.bounds import find_narrower
 from sysid_ros.core.estimation.parameters.estimate import NARROWER, Alarm, AlarmCode, ParameterEstimate, Quantity
+from sysid_ros.core.estimation.parameters.unknowns import object_within
 from sysid_ros.core.procedure.types import Phase, Progress
-from sysid_ros.space.core.assumptions import Assumptions, Recording
 from sysid_ros.space.core.bounds import (
     FloatingBounds,
     InconsistentMomentum,
@@ -24,15 +24,18 @@ from sysid_ros.space.core.bounds import (
     estimate_object,
     known_minimal,
     object_columns,
-    object_prior,
 )
 from sysid_ros.space.core.excitation import ExcitationSettings
-from sysid_ros.space.core.measurements import FloatingData, data_from_rates
+from sysid_ros.space.core.measurements import Assumptions, FloatingData, Recording, data_from_rates
 from sysid_ros.space.core.method import Method
-from sysid_ros.space.core.minimal_parameters import MinimalParameters, build_minimal_parameters
+from sysid_ros.space.core.minimal_parameters import (
+    MinimalEstimate,
+    MinimalParameters,
+    build_minimal_parameters,
+    estimate_minimal,
+)
 from sysid_ros.space.core.momentum import system_kinematic_matrix
 from sysid_ros.space.core.momentum_rows import ROWS
-from sysid_ros.space.core.regression import MinimalEstimate, estimate_minimal
 from sysid_ros.space.core.robot import FreeFlyer
 
 Array = NDArray[np.float64]
@@ -75,8 +78,8 @@ class ObjectSettings(Settings):
 
     @property
     def prior(self) -> Box:
-        """Box of its parameters before any data, (10,)."""
-        return object_prior(self.mass, self.reach)
+        """Box of the parameters of every such object, all of it within its reach, (10,)."""
+        return object_within(self.mass, self.reach)[0]
 
 
 @dataclass(frozen=True)

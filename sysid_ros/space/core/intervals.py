@@ -1,6 +1,6 @@
 """Information of intervals of cycloids on the minimal parameters, or on an object, and its derivative with the motion.
 
-With no initial momentum, the motion of the base follows from that of the joints, seen from the base. So the information
+With no initial momentum, the motion of the base follows from the joints' motion, seen from the base. So the information
 of an interval is a Gram matrix that depends on its own two knots and the turns of its wheels alone, and matrices of
 intervals add. Derivatives go backwards through the momentum equation, with its multiplier in place of the motion of the
 base.
@@ -16,9 +16,15 @@ from numpy.typing import ArrayLike, NDArray
 from sysid_ros.core.common.errors import ModelError
 from sysid_ros.core.common.spatial import cross
 from sysid_ros.core.trajectories.families import CycloidTrajectory
-from sysid_ros.space.core.kinematics import BodyStates, joint_axis
 from sysid_ros.space.core.minimal_parameters import MinimalParameters, build_minimal_parameters
-from sysid_ros.space.core.momentum import PARAMETERS, composite_inertia, link_kinematic_matrices, solve_base_twist
+from sysid_ros.space.core.momentum import (
+    PARAMETERS,
+    BodyStates,
+    composite_inertia,
+    joint_axis,
+    link_kinematic_matrices,
+    solve_base_twist,
+)
 from sysid_ros.space.core.robot import FreeFlyer
 
 Array = NDArray[np.float64]
@@ -99,7 +105,7 @@ class IntervalInformation:
         parameters: Inertial parameters to plan with, (10 B,).
         period: Length of an interval [s].
         samples: Samples of an interval that count [-].
-        columns: Effect of the P parameters of interest on those of the tree, (10 B, P), see
+        columns: Effect of the P parameters of interest on the parameters of the tree, (10 B, P), see
             :func:`~sysid_ros.space.core.bounds.object_columns`; None for the minimal parameters.
 
     Attributes:
@@ -289,6 +295,6 @@ def _frame_slopes(matrices: Array, slopes: Array) -> Array:
 
 
 def _crossed(products: Array) -> Array:
-    """Return the sum of ``a_k x b_k`` (..., 3) from that of ``a_k b_k^T`` (..., 3, 3)."""
+    """Return the sum of ``a_k x b_k`` (..., 3) from the sum of ``a_k b_k^T`` (..., 3, 3)."""
     difference = products - np.swapaxes(products, -1, -2)
     return np.stack([difference[..., 1, 2], difference[..., 2, 0], difference[..., 0, 1]], axis=-1)

@@ -17,11 +17,9 @@ from numpy.typing import NDArray
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.estimation.lp.problem import Problem
-from sysid_ros.space.core.assumptions import Recording
-from sysid_ros.space.core.kinematics import BodyStates, FloatingTree, joint_axis
-from sysid_ros.space.core.measurements import FloatingData
-from sysid_ros.space.core.momentum import PARAMETERS
-from sysid_ros.space.core.regression import momentum_columns, unit_momenta
+from sysid_ros.space.core.measurements import FloatingData, Recording
+from sysid_ros.space.core.minimal_parameters import momentum_columns, unit_momenta
+from sysid_ros.space.core.momentum import PARAMETERS, BodyStates, FloatingTree, joint_axis
 from sysid_ros.space.core.robot import FreeFlyer
 
 Array = NDArray[np.float64]

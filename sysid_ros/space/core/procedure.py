@@ -32,10 +32,9 @@ from sysid_ros.space.core.identification import (
 )
 from sysid_ros.space.core.intervals import FloatingMotion, IntervalInformation
 from sysid_ros.space.core.measurements import FloatingData
-from sysid_ros.space.core.minimal_parameters import MinimalParameters, build_minimal_parameters
+from sysid_ros.space.core.minimal_parameters import MinimalParameters, build_minimal_parameters, estimate_minimal
 from sysid_ros.space.core.momentum import compute_base_twist
 from sysid_ros.space.core.momentum_rows import ROWS
-from sysid_ros.space.core.regression import estimate_minimal
 from sysid_ros.space.core.robot import FreeFlyer
 
 Array = NDArray[np.float64]

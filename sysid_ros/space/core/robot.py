@@ -15,8 +15,7 @@ from sysid_ros.core.common.yaml_files import read_yaml
 from sysid_ros.core.model.inertia import from_com_form
 from sysid_ros.core.model.robot_files import config_directories
 from sysid_ros.core.model.settings import Section
-from sysid_ros.space.core.kinematics import FloatingTree
-from sysid_ros.space.core.momentum import INERTIA_ENTRIES
+from sysid_ros.space.core.momentum import INERTIA_ENTRIES, FloatingTree
 
 Array = NDArray[np.float64]
 
@@ -163,13 +162,8 @@ def load_free_flyer(name: str | Path = "dual_arm") -> FreeFlyer:
     home, lower, upper, v_max, a_max = _read_joints(settings.section("joints"), joints)
     wheels = _read_wheels(settings.section("reaction_wheels", {}))
     sensors = settings.section("sensors")
-    noise = np.array(
-        [
-            sensors.number("linear", "m/s", 0.0),
-            sensors.number("angular", "rad/s", 0.0),
-            sensors.number("joint_rate", "rad/s", 0.0),
-        ]
-    )
+    units = {"linear": "m/s", "angular": "rad/s", "joint_rate": "rad/s"}
+    noise = np.array([sensors.number(name, unit, 0.0) for name, unit in units.items()])
     sensors.finish()
     truth = _read_truth(settings.section("truth"), model, tree) if "truth" in settings else None
     prior = _read_prior(settings.section("prior"), model, tree) if "prior" in settings else None

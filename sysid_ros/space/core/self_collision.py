@@ -14,7 +14,7 @@ from sysid_ros.core.collision.scene import Obstacle
 from sysid_ros.core.common.spatial import cross
 from sysid_ros.core.model.spheres import cover_links, form_of, placement_of, shapes_of_links
 from sysid_ros.core.trajectories.families import CycloidTrajectory
-from sysid_ros.space.core.kinematics import BodyStates
+from sysid_ros.space.core.momentum import BodyStates
 from sysid_ros.space.core.robot import FreeFlyer
 
 Array = NDArray[np.float64]

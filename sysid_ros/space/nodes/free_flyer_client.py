@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -80,7 +80,7 @@ def _send(node: Node, name: str, goal: Identify.Goal, stop: Interrupts) -> tuple
         display.update(feedback.text, feedback.progress, mass)
 
     try:
-        if name == "identify_object":  # a real robot holds what it holds
+        if name == "identify_object":  # a real robot grasps nothing on request
             fault = client.grasp("free_flyer_driver", CAUGHT)
             print(f"the robot caught nothing: {fault}" if fault else "The robot has caught something.", flush=True)
         result = client.run(goal, show, lambda: display.message("stopping: the robot is brought to rest first"))
@@ -101,10 +101,7 @@ def _say_files(result: Identify.Result) -> None:
         print(f"Files: {result.results_directory}")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit status."""
-    return client_main(build_parser(), run, argv)
-
+main = partial(client_main, build_parser, run)
 
 if __name__ == "__main__":
     sys.exit(main())

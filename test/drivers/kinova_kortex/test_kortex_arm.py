@@ -34,7 +34,7 @@ from sysid_ros.drivers.mujoco.simulation import draw_truth
 from sysid_ros.drivers.takeover import TakeoverRefused
 from sysid_ros.emulators.kortex.base import refusal
 from sysid_ros.emulators.plant import PlantSettings
-from sysid_ros.ros.waiting import wait_until
+from sysid_ros.ros.other_nodes import wait_until
 
 QUIET = PlantSettings(noise=Noise.NONE)
 

@@ -23,7 +23,7 @@ from sysid_ros.drivers.takeover import TakeoverRefused
 from sysid_ros.emulators.kortex.base import TCP
 from sysid_ros.emulators.relays.faults import Cut, FaultyStream, StreamFaults
 from sysid_ros.emulators.relays.relay import TcpRelay
-from sysid_ros.ros.waiting import wait_until
+from sysid_ros.ros.other_nodes import wait_until
 
 PERFECT = StreamFaults()
 

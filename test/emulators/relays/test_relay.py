@@ -9,7 +9,7 @@ from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.drivers.network import UdpEndpoint
 from sysid_ros.emulators.relays.faults import FaultyDirection, NetworkFaults
 from sysid_ros.emulators.relays.relay import FaultyRelay
-from sysid_ros.ros.waiting import wait_until
+from sysid_ros.ros.other_nodes import wait_until
 
 N = 5_000
 

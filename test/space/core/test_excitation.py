@@ -22,8 +22,7 @@ from sysid_ros.papers.baselines.direction_combinations import (
 from sysid_ros.space.core.bounds import object_columns
 from sysid_ros.space.core.excitation import ExcitationSettings, largest_range, largest_wheel_turns, plan_with_free_knots
 from sysid_ros.space.core.intervals import FloatingMotion, IntervalInformation, condition_number, smooth_condition
-from sysid_ros.space.core.kinematics import FloatingTree
-from sysid_ros.space.core.momentum import compute_base_twist, system_kinematic_matrix
+from sysid_ros.space.core.momentum import FloatingTree, compute_base_twist, system_kinematic_matrix
 from sysid_ros.space.core.robot import FreeFlyer, ReactionWheels, load_free_flyer
 from sysid_ros.space.core.self_collision import SelfCollisionModel
 

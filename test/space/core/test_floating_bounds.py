@@ -23,20 +23,18 @@ from bench._floating_trials import (
 from bench._space import simulate
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import Cancelled, ParameterOutOfRange
+from sysid_ros.core.estimation.parameters.unknowns import object_within
 from sysid_ros.core.model.inertia import is_physically_consistent, transform_parameters
-from sysid_ros.space.core.assumptions import Assumptions, MomentumRange, Recording, SensorBounds
 from sysid_ros.space.core.bounds import (
     InconsistentMomentum,
     bound_minimal,
     estimate_object,
     known_minimal,
-    object_prior,
 )
-from sysid_ros.space.core.kinematics import FloatingTree
-from sysid_ros.space.core.minimal_parameters import build_minimal_parameters
-from sysid_ros.space.core.momentum import system_kinematic_matrix
+from sysid_ros.space.core.measurements import Assumptions, MomentumRange, Recording, SensorBounds
+from sysid_ros.space.core.minimal_parameters import build_minimal_parameters, unit_momenta
+from sysid_ros.space.core.momentum import FloatingTree, system_kinematic_matrix
 from sysid_ros.space.core.momentum_rows import ERROR_TERMS, Unknowns, build_problem, position_derivatives
-from sysid_ros.space.core.regression import unit_momenta
 
 EXACT = SensorBounds(0.0, 0.0, 0.0, 0.0)
 
@@ -197,8 +195,8 @@ def test_recordings_from_before_the_catch_narrow_the_object(robot, minimal, valu
     before = Recording(disturbed(truth.select(slice(0, None, 2))), sensors, holds_object=False)
     rest = known_minimal(minimal, minimal_box(minimal, robot.tree.parameters, 0.1, 0.01))
     body = robot.tree.body_names[-1]
-    alone = estimate_object(robot, body, [after], rest, object_prior(10.0, 0.5), passes=2)
-    both = estimate_object(robot, body, [before, after], rest, object_prior(10.0, 0.5), passes=2)
+    alone = estimate_object(robot, body, [after], rest, object_within(10.0, 0.5)[0], passes=2)
+    both = estimate_object(robot, body, [before, after], rest, object_within(10.0, 0.5)[0], passes=2)
     for found in (alone, both):
         assert found.bounds.box.contains(held)
         assert found.com_box.contains(held[1:4] / held[0])
@@ -210,7 +208,7 @@ def test_recordings_from_before_the_catch_narrow_the_object(robot, minimal, valu
     # All inertial parameters of the robot in a box serve as well.
     bodies = Box.around(robot.tree.parameters, 0.02 * np.abs(robot.tree.parameters) + 1e-3)
     rest = Unknowns(np.eye(bodies.center.size), bodies, 0)
-    found = estimate_object(robot, body, [after], rest, object_prior(10.0, 0.5), passes=1)
+    found = estimate_object(robot, body, [after], rest, object_within(10.0, 0.5)[0], passes=1)
     assert found.bounds.box.contains(held)
 
 
@@ -297,7 +295,7 @@ def test_an_object_in_a_frame_of_its_own(robot, minimal, values):
     sensors = SensorBounds(1e-5, 1e-5, 1e-5, 1e-6)
     data = simulate(robot, parameters, random_motion(rng, robot), np.arange(0.05, 6.0, 0.2))
     rest = known_minimal(minimal, Box.around(values, 1e-3 * np.abs(values)))
-    found = estimate_object(gripper, "claw", [Recording(data, sensors)], rest, object_prior(10.0, 1.0))
+    found = estimate_object(gripper, "claw", [Recording(data, sensors)], rest, object_within(10.0, 1.0)[0])
     back = place.inverse()
     truth = transform_parameters(held, back.rotation, back.translation)
     assert found.bounds.box.contains(truth)
@@ -309,7 +307,7 @@ def test_an_object_in_a_frame_of_its_own(robot, minimal, values):
         "claw",
         [Recording(data, replace(sensors, probability=1e-6))],
         rest,
-        object_prior(10.0, 1.0),
+        object_within(10.0, 1.0)[0],
         passes=1,
         earlier=replace(found.bounds, probability=2e-6),
     )

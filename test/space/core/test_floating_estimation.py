@@ -24,9 +24,13 @@ from sysid_ros.space.core.excitation import largest_range
 from sysid_ros.space.core.intervals import FloatingMotion
 from sysid_ros.space.core.measurements import data_from_rates
 from sysid_ros.space.core.method import Method
-from sysid_ros.space.core.minimal_parameters import build_minimal_parameters
+from sysid_ros.space.core.minimal_parameters import (
+    build_minimal_parameters,
+    estimate_minimal,
+    momentum_columns,
+    unit_momenta,
+)
 from sysid_ros.space.core.momentum import system_kinematic_matrix
-from sysid_ros.space.core.regression import estimate_minimal, momentum_columns, unit_momenta
 from sysid_ros.space.core.robot import load_free_flyer
 
 

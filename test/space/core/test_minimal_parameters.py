@@ -10,9 +10,8 @@ from test_momentum import random_states, random_tree
 from sysid_ros.core.common.errors import ModelError
 from sysid_ros.core.identifiability.structure import analyze_structure
 from sysid_ros.core.identifiability.tree_readers import tree_from_model
-from sysid_ros.space.core.kinematics import FloatingTree
 from sysid_ros.space.core.minimal_parameters import build_minimal_parameters
-from sysid_ros.space.core.momentum import system_kinematic_matrix
+from sysid_ros.space.core.momentum import FloatingTree, system_kinematic_matrix
 
 
 def momenta(model, seed, samples):

@@ -7,8 +7,7 @@ import pinocchio as pin
 import pytest
 
 from sysid_ros.core.common.errors import ModelError, ParameterOutOfRange
-from sysid_ros.space.core.kinematics import FloatingTree
-from sysid_ros.space.core.momentum import composite_inertia, compute_base_twist, system_kinematic_matrix
+from sysid_ros.space.core.momentum import FloatingTree, composite_inertia, compute_base_twist, system_kinematic_matrix
 
 _JOINTS = (
     pin.JointModelRX,

@@ -13,7 +13,6 @@ from sysid_ros.core.estimation.parameters.estimate import AlarmCode, EstimateSta
 from sysid_ros.core.model.inertia import from_com_form, transform_parameters
 from sysid_ros.core.trajectories.families import CycloidTrajectory
 from sysid_ros.space.adapters.driver import FreeFlyerLoop
-from sysid_ros.space.core.assumptions import Assumptions
 from sysid_ros.space.core.excitation import ExcitationSettings
 from sysid_ros.space.core.identification import (
     ObjectSettings,
@@ -25,8 +24,9 @@ from sysid_ros.space.core.identification import (
     known_before,
     select_motion,
 )
+from sysid_ros.space.core.measurements import Assumptions
+from sysid_ros.space.core.minimal_parameters import unit_momenta
 from sysid_ros.space.core.procedure import identify_free_flyer, identify_object
-from sysid_ros.space.core.regression import unit_momenta
 from sysid_ros.space.simulation import ConservationSimulation
 
 FAST = ExcitationSettings(time_limit=5.0, starts=4, samples=3)
