@@ -50,13 +50,6 @@ class GainChoice:
     margins: LoopMargins
     noise: Array
 
-    @property
-    def keeps_margins(self) -> NDArray[np.bool_]:
-        """Whether each joint has all its margins and commands little noise, (n,); not where the loop is unstable."""
-        margins = self.margins
-        keeps = (margins.gain >= GAIN_MARGIN) & (margins.phase >= PHASE_MARGIN) & (self.noise <= NOISE_SHARE)
-        return np.asarray(keeps)
-
 
 def loop_cases(robot: RobotModel) -> Iterator[LoopCase]:
     """List the arms that gains are chosen for: at home, the hand empty or with half of the rated payload, known."""
@@ -96,9 +89,10 @@ def default_gains(robot: RobotModel, period: float = RobustSettings().period) ->
     """
     bandwidth = min(RobustSettings().bandwidth, _BANDWIDTH_PERIOD / period)
     settings = RobustSettings(bandwidth=bandwidth, period=period, delay=period)
-    return settings if robot.elasticity is None else _gains_by_rule(_Same(robot), settings)
+    return settings if robot.elasticity is None else choose_gains(robot, settings).settings
 
 
+@lru_cache(maxsize=8)
 def choose_gains(robot: RobotModel, settings: RobustSettings) -> GainChoice:
     """Choose the highest bandwidth, up to that of ``settings``, whose loops keep their margins.
 
@@ -110,34 +104,17 @@ def choose_gains(robot: RobotModel, settings: RobustSettings) -> GainChoice:
     bandwidth = settings.bandwidth
     while bandwidth >= 10.0:
         tried = with_bandwidth(settings, bandwidth)
-        choice = GainChoice(tried, margins_of(robot, tried), noise_share(robot, tried))
-        if choice.keeps_margins.all():
-            return choice
+        margins, noise = margins_of(robot, tried), noise_share(robot, tried)
+        keeps = (margins.gain >= GAIN_MARGIN) & (margins.phase >= PHASE_MARGIN) & (noise <= NOISE_SHARE)
+        if keeps.all():  # not where the loop is unstable, whose margins are NaN
+            return GainChoice(tried, margins, noise)
         bandwidth /= 10.0**0.1
-    worst = int(np.argmin(np.where(np.isnan(choice.margins.gain), 0.0, choice.margins.gain)))
+    worst = int(np.argmin(np.nan_to_num(margins.gain, posinf=np.inf)))
     raise SysidError(
         f"no gains keep the margins with these elastic joints: {robot.joint_names[worst]} has too little at a "
         f"bandwidth of {tried.bandwidth:.3g} 1/s; damp the joints (elasticity.torque_damping), measure on the motor "
         "side, or shorten the delay"
     )
-
-
-@dataclass(frozen=True, eq=False)
-class _Same:
-    """An arm that equals no other but itself, as a cache key."""
-
-    robot: RobotModel
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.robot is self.robot
-
-    def __hash__(self) -> int:
-        return id(self.robot)
-
-
-@lru_cache(maxsize=8)
-def _gains_by_rule(arm: _Same, settings: RobustSettings) -> RobustSettings:
-    return choose_gains(arm.robot, settings).settings
 
 
 def with_bandwidth(settings: RobustSettings, bandwidth: float) -> RobustSettings:
