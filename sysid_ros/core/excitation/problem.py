@@ -20,6 +20,7 @@ from sysid_ros.core.excitation.criteria import (
 from sysid_ros.core.excitation.distances import MissingDistances
 from sysid_ros.core.excitation.model import ExcitationModel, build_limits, unusable_start
 from sysid_ros.core.excitation.settings import ARM_TARGET, ExcitationSettings
+from sysid_ros.core.model.mechanics import add_payload
 from sysid_ros.core.model.robot import FRICTION, INERTIAL, EffortMeaning
 from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.core.trajectories.base import Trajectory
@@ -280,9 +281,8 @@ class ExcitationProblem:
         return nominal, np.abs(nominal) + np.abs(regressor) @ self._radius + self._constant
 
     def _set_torques(self, model: ExcitationModel) -> None:
-        center, radius = model.arm_box.center.copy(), model.arm_box.radius.copy()
-        center[self._last] += model.payload_box.center
-        radius[self._last] += model.payload_box.radius
+        center = add_payload(model.arm_box.center, model.payload_box.center)
+        radius = add_payload(model.arm_box.radius, model.payload_box.radius)
         sliding = slice(INERTIAL * model.robot.n, None, FRICTION)
         # Coulomb friction counts in the worst direction.
         self._constant = np.abs(center[sliding]) + radius[sliding] + model.feedback_torque
