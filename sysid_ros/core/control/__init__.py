@@ -12,7 +12,7 @@ from sysid_ros.core.control.baselines import (
 )
 from sysid_ros.core.control.gains import default_gains
 from sysid_ros.core.control.model import ControlModel
-from sysid_ros.core.control.robust import ControlStatus, RobustController
+from sysid_ros.core.control.robust import RobustController
 from sysid_ros.core.control.settings import ROBUST, Controller, RobustSettings
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.online_model.least_squares import Observation
@@ -20,7 +20,6 @@ from sysid_ros.core.online_model.least_squares import Observation
 __all__ = [
     "CONTROLLERS",
     "ControlModel",
-    "ControlStatus",
     "Controller",
     "GravityPid",
     "OnlineModelController",

@@ -131,7 +131,7 @@ class Procedure(ABC):
         estimate = self._final_estimate()
         require_identified(estimate)
         self._give_final_model(estimate)
-        return Identification(estimate, collection.plans, collection.motion_time, collection.stop_reason)
+        return Identification(**vars(collection), estimate=estimate)
 
     def _tare(self) -> Collection:
         collection = self._collect(TareStep.BEGIN)
