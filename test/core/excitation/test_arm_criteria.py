@@ -27,7 +27,7 @@ from sysid_ros.core.excitation.planner import (
 from sysid_ros.core.excitation.problem import ExcitationProblem
 from sysid_ros.core.excitation.settings import CRITERIA, ExcitationSettings
 from sysid_ros.core.model.robot import EffortMeaning
-from sysid_ros.core.regressors import TorqueRegressor
+from sysid_ros.core.regressors.torque import TorqueRegressor
 
 EMPTY = Box(np.zeros(10), np.zeros(10))
 
