@@ -8,7 +8,7 @@ resonance only the armature resists, while the feedback is made for the whole in
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -59,22 +59,13 @@ def loop_cases(robot: RobotModel) -> Iterator[LoopCase]:
             yield LoopCase(robot.home, total, total, stiffness)
 
 
-def margins_of(robot: RobotModel, settings: RobustSettings) -> LoopMargins:
-    """Compute the least margins over :func:`loop_cases`."""
-    return LoopMargins.least(SampledLoop(robot, settings, case).margins() for case in loop_cases(robot))
-
-
-def noise_share(robot: RobotModel, settings: RobustSettings) -> Array:
+def _noise_share(robot: RobotModel, loops: Sequence[SampledLoop]) -> Array:
     """Return the largest torque that errors of the sensors command over the torque limit, (n,) [-]."""
-    sensors, largest = robot.sensors, np.zeros(robot.n)
-    velocity = np.zeros(robot.n) if sensors.velocity_is_difference else sensors.velocity_error
-    for case in loop_cases(robot):
-        by_velocity, by_position = (np.abs(x) for x in SampledLoop(robot, settings, case).noise)
-        torque = by_velocity @ velocity + by_position @ np.broadcast_to(
-            0.5 * sensors.position_resolution, velocity.shape
-        )
-        largest = np.maximum(largest, torque / robot.limits.tau_continuous)
-    return largest
+    sensors, n = robot.sensors, robot.n
+    velocity = np.zeros(n) if sensors.velocity_is_difference else sensors.velocity_error
+    position = np.broadcast_to(0.5 * sensors.position_resolution, n)
+    torques = [np.abs(loop.noise[0]) @ velocity + np.abs(loop.noise[1]) @ position for loop in loops]
+    return np.asarray(np.max(torques, axis=0) / robot.limits.tau_continuous)
 
 
 def default_gains(robot: RobotModel, period: float = RobustSettings().period) -> RobustSettings:
@@ -104,7 +95,8 @@ def choose_gains(robot: RobotModel, settings: RobustSettings) -> GainChoice:
     bandwidth = settings.bandwidth
     while bandwidth >= 10.0:
         tried = with_bandwidth(settings, bandwidth)
-        margins, noise = margins_of(robot, tried), noise_share(robot, tried)
+        loops = [SampledLoop(robot, tried, case) for case in loop_cases(robot)]
+        margins, noise = LoopMargins.least(loop.margins() for loop in loops), _noise_share(robot, loops)
         keeps = (margins.gain >= GAIN_MARGIN) & (margins.phase >= PHASE_MARGIN) & (noise <= NOISE_SHARE)
         if keeps.all():  # not where the loop is unstable, whose margins are NaN
             return GainChoice(tried, margins, noise)
