@@ -23,8 +23,9 @@ from _table import describe_machine, print_table  # noqa: E402
 from sysid_ros.core.common.box import Box  # noqa: E402
 from sysid_ros.core.common.errors import SysidError  # noqa: E402
 from sysid_ros.core.control import RobustController, RobustSettings  # noqa: E402
-from sysid_ros.core.control.gains import choose_gains, margins_of  # noqa: E402
+from sysid_ros.core.control.gains import choose_gains, loop_cases  # noqa: E402
 from sysid_ros.core.control.model import ControlModel  # noqa: E402
+from sysid_ros.core.control.sampled_loop import LoopMargins, SampledLoop  # noqa: E402
 from sysid_ros.core.model.loader import load_robot  # noqa: E402
 from sysid_ros.core.model.robot import PositionSide, RobotModel  # noqa: E402
 from sysid_ros.core.tracking_bound.bound import tracking_bound  # noqa: E402
@@ -164,7 +165,7 @@ def rows_of(facts: Known, robot: RobotModel, label: str, broken: Broken) -> list
         options = {"highest": RobustSettings()}
         rows.append([label, side, "by rule", "none", "-", "-", "-", "-"])
     for name, settings in options.items():
-        margins = margins_of(robot, settings)
+        margins = LoopMargins.least(SampledLoop(robot, settings, case).margins() for case in loop_cases(robot))
         if margins.radius >= 1.0:
             shown = ["unstable", "unstable"]
         else:

@@ -22,7 +22,8 @@ import pinocchio as pin
 from _table import describe_machine, print_table
 
 from sysid_ros.core.model.loader import load_robot
-from sysid_ros.core.regressors import MomentumRegressor, TorqueRegressor
+from sysid_ros.core.regressors.momentum import MomentumRegressor
+from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.papers.baselines.slotine_li import SlotineLiRegressor
 
 WINDOW = 400

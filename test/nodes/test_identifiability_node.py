@@ -14,7 +14,7 @@ from sysid_msgs.msg import IdentifiabilityReport, ParameterEstimate
 from sysid_msgs.srv import AnalyzeIdentifiability
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.estimation.parameters.estimate import Alarm, AlarmCode
-from sysid_ros.core.regressors import TorqueRegressor
+from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.nodes.identifiability import IdentifiabilityNode, main
 from sysid_ros.ros import qos
 from sysid_ros.ros.conversions.estimate import estimate_to_message

@@ -225,7 +225,7 @@ def outcome(robot):
     box = robot.payload_prior.box
     nominal = robot.payload_prior.nominal
     estimate = make_estimate(nominal, box.lower, box.upper, narrower=frozenset(Quantity))
-    return Identification(estimate, (), 3.0, "a test")
+    return Identification((), 3.0, "a test", estimate)
 
 
 def test_missing_files_are_no_success_but_keep_the_estimate(goals, outcome, monkeypatch, tmp_path):

@@ -17,7 +17,7 @@ from sysid_ros.core.identifiability.report import report_data, report_structure
 from sysid_ros.core.identifiability.structure import analyze_structure
 from sysid_ros.core.identifiability.tree import TreeBody, build_tree, prismatic, revolute
 from sysid_ros.core.identifiability.tree_readers import tree_from_model
-from sysid_ros.core.regressors import TorqueRegressor
+from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.reports.identifiability import (
     IdentifiabilityResult,
     dimensions,

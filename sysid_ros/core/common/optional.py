@@ -8,23 +8,14 @@ from typing import Any
 
 from sysid_ros.core.common.errors import SysidError
 
-_PIP = {
-    "casadi": "casadi",
-    "mcap": "mcap-ros2-support",
-    "mcap_ros2": "mcap-ros2-support",
-    "mujoco": "mujoco",
-    "rosbags": "rosbags",
-}
-"""Name of a module's package in pip; ROS has no packages for them, see requirements-ros.txt."""
 _NEEDED_FOR = {
-    "casadi": "planning safe motions",
-    "mcap": "recordings (record:=false does without)",
-    "mcap_ros2": "recordings (record:=false does without)",
-    "mujoco": "simulated arms",
-    "rosbags": "reading recordings",
+    "casadi": ("casadi", "planning safe motions"),
+    "mcap": ("mcap-ros2-support", "recordings (record:=false does without)"),
+    "mcap_ros2": ("mcap-ros2-support", "recordings (record:=false does without)"),
+    "mujoco": ("mujoco", "simulated arms"),
+    "rosbags": ("rosbags", "reading recordings"),
 }
-
-
+"""Package in pip that brings a module, and its use; ROS has no packages for them, see requirements-ros.txt."""
 EXTRAS = {
     "casadi": "planning", "mujoco": "sim", "rclpy": "ros", "sysid_msgs": "ros", "trimesh": "meshes",
     "distributed": "cluster", "matplotlib": "papers",
@@ -59,10 +50,11 @@ def _import(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != name.partition(".")[0]:
             raise  # the module is there, and something that it needs is not
-        package = name.partition(".")[0]
+        module = name.partition(".")[0]
+        package, use = _NEEDED_FOR[module]
         raise SysidError(
-            f"the Python package {package} is not installed, which is needed for {_NEEDED_FOR[package]}; "
-            f"install it with: pip install {_PIP[package]}"
+            f"the Python package {module} is not installed, which is needed for {use}; install it with: pip install "
+            f"{package}"
         ) from error
 
 

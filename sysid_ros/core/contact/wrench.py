@@ -127,20 +127,12 @@ class WrenchObserver:
             largest = np.maximum(np.maximum(np.abs(wrench.lower), np.abs(wrench.upper)), _SMALLEST)
         return wrench
 
-    def smallest_detectable(self, external: ExternalTorque, directions: ArrayLike | None = None) -> Array:
-        """Compute the smallest constant wrench along each direction that this window would have proven for certain.
+    def smallest_detectable(self, external: ExternalTorque) -> Array:
+        """Compute the smallest force and moment along each axis of the tool that a window would have proven, (6,).
 
         An interval contains the true external torque, so it excludes 0 whenever that is larger than the whole width.
-
-        Args:
-            external: External torques of a window.
-            directions: Unit wrenches, (K, 6) in axes of the tool; by default along the six axes.
-
-        Returns:
-            Factors of the directions, (K,) [N or Nm]; infinite where no joint torque shows it.
         """
-        matrix, _, _ = self._mean_jacobian(external)
-        return smallest_detectable(matrix, external.width, np.eye(6) if directions is None else directions)
+        return smallest_detectable(self._mean_jacobian(external)[0], external.width, np.eye(6))
 
     def _mean_jacobian(self, external: ExternalTorque) -> tuple[Array, Array, Array]:
         """Return the mean Jacobian of a window, its largest variation, both (6, n), and its error by row, (6,).

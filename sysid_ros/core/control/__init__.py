@@ -12,7 +12,7 @@ from sysid_ros.core.control.baselines import (
 )
 from sysid_ros.core.control.gains import default_gains
 from sysid_ros.core.control.model import ControlModel
-from sysid_ros.core.control.robust import ControlStatus, RobustController
+from sysid_ros.core.control.robust import RobustController
 from sysid_ros.core.control.settings import ROBUST, Controller, RobustSettings
 from sysid_ros.core.model.robot import RobotModel
 from sysid_ros.core.online_model.least_squares import Observation
@@ -20,7 +20,6 @@ from sysid_ros.core.online_model.least_squares import Observation
 __all__ = [
     "CONTROLLERS",
     "ControlModel",
-    "ControlStatus",
     "Controller",
     "GravityPid",
     "OnlineModelController",
@@ -55,13 +54,6 @@ def build_controller(name: str, robot: RobotModel, period: float = 1e-3) -> Cont
     settings = default_gains(robot, period)
     if name == ROBUST:
         return RobustController(robot, settings)
-    return OnlineModelController(robot, online_model_settings(settings.bandwidth, period), learns=False)
-
-
-def online_model_settings(bandwidth: float, period: float) -> OnlineModelSettings:
-    """Return the settings of the online model in a torque loop: SVA's, with momenta in place of accelerations.
-
-    ``bandwidth`` [1/s] is the robust law's on the same arm, ``period`` the time between two torques [s].
-    """
-    frequency = 0.3 * bandwidth
-    return OnlineModelSettings(frequency=frequency, period=period, observation=Observation.MOMENTUM)
+    # The settings of SVA, with momenta in place of accelerations.
+    slow = OnlineModelSettings(frequency=0.3 * settings.bandwidth, period=period, observation=Observation.MOMENTUM)
+    return OnlineModelController(robot, slow, learns=False)

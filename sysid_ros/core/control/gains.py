@@ -8,7 +8,7 @@ resonance only the armature resists, while the feedback is made for the whole in
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -50,13 +50,6 @@ class GainChoice:
     margins: LoopMargins
     noise: Array
 
-    @property
-    def keeps_margins(self) -> NDArray[np.bool_]:
-        """Whether each joint has all its margins and commands little noise, (n,); not where the loop is unstable."""
-        margins = self.margins
-        keeps = (margins.gain >= GAIN_MARGIN) & (margins.phase >= PHASE_MARGIN) & (self.noise <= NOISE_SHARE)
-        return np.asarray(keeps)
-
 
 def loop_cases(robot: RobotModel) -> Iterator[LoopCase]:
     """List the arms that gains are chosen for: at home, the hand empty or with half of the rated payload, known."""
@@ -66,22 +59,13 @@ def loop_cases(robot: RobotModel) -> Iterator[LoopCase]:
             yield LoopCase(robot.home, total, total, stiffness)
 
 
-def margins_of(robot: RobotModel, settings: RobustSettings) -> LoopMargins:
-    """Compute the least margins over :func:`loop_cases`."""
-    return LoopMargins.least(SampledLoop(robot, settings, case).margins() for case in loop_cases(robot))
-
-
-def noise_share(robot: RobotModel, settings: RobustSettings) -> Array:
+def _noise_share(robot: RobotModel, loops: Sequence[SampledLoop]) -> Array:
     """Return the largest torque that errors of the sensors command over the torque limit, (n,) [-]."""
-    sensors, largest = robot.sensors, np.zeros(robot.n)
-    velocity = np.zeros(robot.n) if sensors.velocity_is_difference else sensors.velocity_error
-    for case in loop_cases(robot):
-        by_velocity, by_position = (np.abs(x) for x in SampledLoop(robot, settings, case).noise)
-        torque = by_velocity @ velocity + by_position @ np.broadcast_to(
-            0.5 * sensors.position_resolution, velocity.shape
-        )
-        largest = np.maximum(largest, torque / robot.limits.tau_continuous)
-    return largest
+    sensors, n = robot.sensors, robot.n
+    velocity = np.zeros(n) if sensors.velocity_is_difference else sensors.velocity_error
+    position = np.broadcast_to(0.5 * sensors.position_resolution, n)
+    torques = [np.abs(loop.noise[0]) @ velocity + np.abs(loop.noise[1]) @ position for loop in loops]
+    return np.asarray(np.max(torques, axis=0) / robot.limits.tau_continuous)
 
 
 def default_gains(robot: RobotModel, period: float = RobustSettings().period) -> RobustSettings:
@@ -96,9 +80,10 @@ def default_gains(robot: RobotModel, period: float = RobustSettings().period) ->
     """
     bandwidth = min(RobustSettings().bandwidth, _BANDWIDTH_PERIOD / period)
     settings = RobustSettings(bandwidth=bandwidth, period=period, delay=period)
-    return settings if robot.elasticity is None else _gains_by_rule(_Same(robot), settings)
+    return settings if robot.elasticity is None else choose_gains(robot, settings).settings
 
 
+@lru_cache(maxsize=8)
 def choose_gains(robot: RobotModel, settings: RobustSettings) -> GainChoice:
     """Choose the highest bandwidth, up to that of ``settings``, whose loops keep their margins.
 
@@ -110,34 +95,18 @@ def choose_gains(robot: RobotModel, settings: RobustSettings) -> GainChoice:
     bandwidth = settings.bandwidth
     while bandwidth >= 10.0:
         tried = with_bandwidth(settings, bandwidth)
-        choice = GainChoice(tried, margins_of(robot, tried), noise_share(robot, tried))
-        if choice.keeps_margins.all():
-            return choice
+        loops = [SampledLoop(robot, tried, case) for case in loop_cases(robot)]
+        margins, noise = LoopMargins.least(loop.margins() for loop in loops), _noise_share(robot, loops)
+        keeps = (margins.gain >= GAIN_MARGIN) & (margins.phase >= PHASE_MARGIN) & (noise <= NOISE_SHARE)
+        if keeps.all():  # not where the loop is unstable, whose margins are NaN
+            return GainChoice(tried, margins, noise)
         bandwidth /= 10.0**0.1
-    worst = int(np.argmin(np.where(np.isnan(choice.margins.gain), 0.0, choice.margins.gain)))
+    worst = int(np.argmin(np.nan_to_num(margins.gain, posinf=np.inf)))
     raise SysidError(
         f"no gains keep the margins with these elastic joints: {robot.joint_names[worst]} has too little at a "
         f"bandwidth of {tried.bandwidth:.3g} 1/s; damp the joints (elasticity.torque_damping), measure on the motor "
         "side, or shorten the delay"
     )
-
-
-@dataclass(frozen=True, eq=False)
-class _Same:
-    """An arm that equals no other but itself, as a cache key."""
-
-    robot: RobotModel
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.robot is self.robot
-
-    def __hash__(self) -> int:
-        return id(self.robot)
-
-
-@lru_cache(maxsize=8)
-def _gains_by_rule(arm: _Same, settings: RobustSettings) -> RobustSettings:
-    return choose_gains(arm.robot, settings).settings
 
 
 def with_bandwidth(settings: RobustSettings, bandwidth: float) -> RobustSettings:

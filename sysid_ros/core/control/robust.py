@@ -14,7 +14,6 @@ Source: SAFE-ID section V-A, design section 7; the robust term and its bound are
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import isfinite
 
 import numpy as np
@@ -30,27 +29,15 @@ from sysid_ros.core.model.robot import RobotModel
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class ControlStatus:
-    """Status of the controller since its last reset.
-
-    Attributes:
-        cycles: Torques computed.
-        saturated_cycles: Torques beyond the arm's limits, for which no bound holds.
-        violation: Why the tracking bound no longer holds, in a sentence; None while it does.
-    """
-
-    cycles: int
-    saturated_cycles: int
-    violation: str | None
-
-
 class RobustController:
     """Robust passivity-based control with inertia-shaped damping and integral action.
 
     Args:
         robot: The arm; its nominal parameters and payload prior are the model until :meth:`set_model` is called.
         settings: Gains and timing.
+
+    Attributes:
+        saturated_cycles: Torques since the last reset beyond the arm's limits, for which no bound holds.
     """
 
     def __init__(self, robot: RobotModel, settings: RobustSettings | None = None):
@@ -68,11 +55,6 @@ class RobustController:
         return self._model
 
     @property
-    def status(self) -> ControlStatus:
-        """Status since the last reset."""
-        return ControlStatus(self._cycles, self._saturated_cycles, self._violation)
-
-    @property
     def blend_left(self) -> float:
         """Time until the controller uses the model it was given last [s]; 0 where it does."""
         if self._blended == np.inf:
@@ -80,7 +62,7 @@ class RobustController:
         return max(0.0, self.settings.blend_time - self._blended) + self.settings.period
 
     def reset(self, balance: Array | None = None) -> None:
-        """Reset the integral state and the status; call it before taking the arm over.
+        """Reset the integral state; call it before taking the arm over.
 
         Args:
             balance: Torque that balances the resting arm now, as measured, (n,) [Nm], the first torque: without it the
@@ -91,8 +73,7 @@ class RobustController:
         self._blended = np.inf  # time since the model was changed, while that is not complete
         self._use(self._model.total)
         self._before = self._total
-        self._cycles = self._saturated_cycles = 0
-        self._violation: str | None = None
+        self._has_begun, self.saturated_cycles = False, 0
 
     def set_model(self, theta_arm: Array, theta_arm_box: Box, payload: Array, payload_box: Box) -> None:
         """Blend to another model within ``blend_time``, without a jump of the torque; at once before the first cycle.
@@ -108,7 +89,7 @@ class RobustController:
         self._before, self._blended = self._total, 0.0
         if np.array_equal(model.total, self._total):
             self._blended = np.inf
-        if self._cycles == 0:
+        if not self._has_begun:
             self._use(model.total)
             self._blended = np.inf
 
@@ -136,7 +117,10 @@ class RobustController:
             self._eta = np.linalg.solve(self._dynamics.inertia(q), unknown)
         tau = self._dynamics.passive_torque(q, v, v_a, feedback + self._eta)
         tau += coulomb * gains.friction_share(v_d) + viscous * v + offset
-        if self._note(tau) and self.is_integrating:
+        self._has_begun = True
+        if not (np.abs(tau) <= self._limit).all():
+            self.saturated_cycles += 1  # and the integral state is held
+        elif self.is_integrating:
             self._eta = self._eta + gains.period * gains.integral_gain * gains.bandwidth * r
         return tau
 
@@ -144,16 +128,3 @@ class RobustController:
         self._total = total
         self._dynamics.change(total)
         self._friction = self.robot.friction(total).T
-
-    def _note(self, tau: Array) -> bool:
-        """Count the cycle and record whether the torque can be applied; where it cannot, the integral state is held."""
-        self._cycles += 1
-        excess = np.abs(tau) - self._limit
-        joint = int(excess.argmax())
-        if excess[joint] <= 0.0:
-            return True
-        self._saturated_cycles += 1
-        self._violation = self._violation or (
-            f"{self.robot.joint_names[joint]} needs {abs(tau[joint]):.4g} Nm, its limit is {self._limit[joint]:.4g} Nm"
-        )
-        return False

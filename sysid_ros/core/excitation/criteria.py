@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,13 +29,6 @@ SMOOTH, SHARP = 8.0, 32.0
 """Powers of the Schatten norms that bound a condition number: of a first search, and for the last per cent."""
 _FLOOR = 1e-9
 """Added to the diagonal of scaled information, so that a motionless start has a finite value."""
-
-
-class Criterion(Protocol):
-    """A number to be minimised and its gradient with respect to the regressor."""
-
-    def evaluate(self, regressor: Array) -> tuple[float, Array]:
-        """Evaluate the criterion and its derivative at a regressor (N, n, columns), which has the same shape."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +106,7 @@ class BoundsCriterion:
             self._prior += combinations.T @ collected @ combinations / errors.row_error**2
 
     def evaluate(self, regressor: Array) -> tuple[float, Array]:
-        """Evaluate the criterion; see :class:`Criterion`."""
+        """Evaluate the criterion and its derivative at a regressor (N, n, columns), which has the same shape."""
         errors, weight = self._errors, self._errors.weight
         torque, sigma, rows = self._rows(regressor)
         flat = rows.reshape(-1, rows.shape[-1])
@@ -130,7 +122,7 @@ class BoundsCriterion:
         return value, gradient + d_torque[..., None] * errors.theta
 
     def add(self, regressor: Array, weight: float) -> None:
-        """Add a motion made before; see :class:`ArmCriterion`."""
+        """Add the regressor (N, n, columns) of a motion made before; a sample of it counts ``weight``."""
         rows = self._rows(regressor)[-1].reshape(-1, self._scale.size)
         self._prior = self._prior + weight * (rows.T @ rows)
 
@@ -201,71 +193,52 @@ class InformationCriterion:
     def __init__(
         self, columns: slice | NDArray[np.intp], scale: Array, weight: float, collected: Array | None, kind: str
     ):
-        is_scaled = kind == "d_optimal"
-        self._function, self.power = _d_optimal if is_scaled else self._condition, SMOOTH
-        self._scale = scale if is_scaled else np.ones_like(scale)
+        self._is_scaled, self.power = kind == "d_optimal", SMOOTH
+        self._scale = scale if self._is_scaled else np.ones_like(scale)
         self._columns, self._weight = columns, weight
         given = np.zeros((scale.size, scale.size)) if collected is None else collected
         self._collected = self._scale[:, None] * given * self._scale
 
     def evaluate(self, regressor: Array) -> tuple[float, Array]:
-        """Evaluate the criterion; see :class:`Criterion`."""
+        """See :meth:`BoundsCriterion.evaluate`."""
         rows = self._rows(regressor)
         flat = rows.reshape(-1, self._scale.size)
         information = self._collected + self._weight * (flat.T @ flat)
         floor = _FLOOR * max(float(np.trace(information)), 1e-300)
-        value, slope = self._function(information + floor * np.eye(self._scale.size))
+        information += floor * np.eye(self._scale.size)
+        value, slope = _d_optimal(information) if self._is_scaled else _norm_ratio(information, self.power)
         gradient = np.zeros_like(regressor)
         gradient[..., self._columns] = (2.0 * self._weight * flat @ slope).reshape(rows.shape) * self._scale
         return value, gradient
 
     def add(self, regressor: Array, weight: float) -> None:
-        """Add a motion made before; see :class:`ArmCriterion`."""
+        """See :meth:`BoundsCriterion.add`."""
         flat = self._rows(regressor).reshape(-1, self._scale.size)
         self._collected = self._collected + weight * (flat.T @ flat)
-
-    def _condition(self, information: Array) -> tuple[float, Array]:
-        return _norm_ratio(information, self.power)
 
     def _rows(self, regressor: Array) -> Array:
         return regressor[..., self._columns] * self._scale
 
 
-def build_criterion(kind: str, errors: ErrorModel, collected: Array | None = None) -> Criterion:
-    """Build the criterion of a payload, of a name of :data:`sysid_ros.core.excitation.settings.CRITERIA`.
-
-    Args:
-        kind: The name.
-        errors: Uncertainty.
-        collected: Gram matrix of the windows collected so far, (10, 10).
-    """
-    if kind == "bounds":
-        return BoundsCriterion(errors, collected)
-    last = slice(errors.theta.size - PAYLOAD, None)
-    return InformationCriterion(last, errors.payload_scale, errors.weight, collected, kind)
-
-
-class ArmCriterion(Criterion, Protocol):
-    """A criterion to which earlier motions can be added."""
-
-    def add(self, regressor: Array, weight: float) -> None:
-        """Add the regressor (N, n, columns) of a motion made before; a sample of it counts ``weight``."""
-
-
-def build_arm_criterion(
-    kind: str, errors: ErrorModel, base: BaseParameters, collected: Array | None = None
-) -> ArmCriterion:
-    """Build the criterion of a whole arm.
+def build_criterion(
+    kind: str, errors: ErrorModel, collected: Array | None = None, base: BaseParameters | None = None
+) -> BoundsCriterion | InformationCriterion:
+    """Build the criterion of a payload or of a whole arm.
 
     Args:
         kind: A name of :data:`sysid_ros.core.excitation.settings.CRITERIA`.
-        errors: Uncertainty, with the payload counted to the last body.
-        base: The base parameters.
-        collected: Gram matrix of the base regressor over the windows collected so far, (nb, nb).
+        errors: Uncertainty; of a whole arm with the payload counted to the last body.
+        collected: Gram matrix of the windows collected so far, of the payload (10, 10) or the base parameters (nb, nb).
+        base: Base parameters of a whole arm; None for a payload.
     """
     if kind == "bounds":
         return BoundsCriterion(errors, collected, base)
-    return InformationCriterion(base.columns, np.ones(base.columns.size), errors.weight, collected, kind)
+    if base is None:
+        columns: slice | NDArray[np.intp] = slice(errors.theta.size - PAYLOAD, None)
+        scale = errors.payload_scale
+    else:
+        columns, scale = base.columns, np.ones(base.columns.size)
+    return InformationCriterion(columns, scale, errors.weight, collected, kind)
 
 
 def _d_optimal(information: Array) -> tuple[float, Array]:

@@ -23,46 +23,6 @@ _SWEEP = 21
 _TINY = 1e-9
 
 
-class ArmPlacer:
-    """Poses of the bodies of an arm and torques of forces on them, for N samples; the world counts as body 0."""
-
-    def __init__(self, robot: RobotModel):
-        self._tree = JointTree.of(robot)
-
-    def frames(self, q: Array) -> Frames:
-        """Compute the poses at positions (N, n)."""
-        return self._tree.frames(q)
-
-    def points(self, frames: Frames, bodies: NDArray[np.intp], local: Array) -> Array:
-        """Compute points (k, 3) of bodies (k,) in the world, (k, 3, N) [m]."""
-        samples = frames.origin.shape[-1]
-        result = np.repeat(local[:, :, None], samples, axis=2)
-        for body in np.unique(bodies[bodies > 0]):
-            mine = bodies == body
-            turned = np.tensordot(local[mine], frames.rotation[body - 1], axes=(1, 0))
-            result[mine] = turned + frames.origin[body - 1]
-        return result
-
-    def torques(
-        self, frames: Frames, bodies: NDArray[np.intp], sample: NDArray[np.intp], at: Array, force: Array
-    ) -> Array:
-        """Sum the joint torques of forces, ``sum J^T f``, (N, n).
-
-        Args:
-            frames: Poses.
-            bodies: Body each force acts on, (P,).
-            sample: Its sample, (P,).
-            at: Point of the world it acts at, (P, 3) [m].
-            force: The force, (P, 3).
-        """
-        n, _, samples = frames.axes.shape
-        wrenches = np.zeros((n + 1, samples, 6))
-        np.add.at(wrenches, (bodies, sample), np.concatenate([force, np.cross(at, force)], axis=1))
-        beyond = np.cumsum(wrenches[:0:-1], axis=0)[::-1]
-        torques: Array = np.einsum("jct,jtc->tj", frames.axes, beyond)
-        return torques
-
-
 class MissingDistances:
     """Shortfall of the distances between spheres, to the ground and to obstacles from a clearance.
 
@@ -77,7 +37,7 @@ class MissingDistances:
     def __init__(
         self, robot: RobotModel, collision: CollisionModel, error: Array, clearance: float, around: tuple[Array, Array]
     ):
-        self._placer, self._clearance = ArmPlacer(robot), clearance
+        self._tree, self._clearance = JointTree.of(robot), clearance
         spheres = collision.spheres
         self._bodies = np.array([sphere.body for sphere in spheres], dtype=np.intp)
         self._local = np.array([sphere.center for sphere in spheres], dtype=float).reshape(-1, 3)
@@ -94,7 +54,8 @@ class MissingDistances:
         lower, upper = around
         self._postures = np.random.default_rng(0).uniform(lower, upper, (1000, robot.n))
         distances = self._pair_distances(self._centers(self._postures)[1])
-        self._keep(distances.min(axis=1, initial=np.inf) < clearance + 0.1)
+        is_near = distances.min(axis=1, initial=np.inf) < clearance + 0.1
+        self._pairs, self._pair_size = self._pairs[is_near], self._pair_size[is_near]
 
     @property
     def rows(self) -> int:
@@ -148,17 +109,18 @@ class MissingDistances:
         direction, moving, other = self._directions(centers, row, sample)
         force = -2.0 * short[:, None] / _UNIT * direction
         at = centers[moving, :, sample]
-        torques = self._placer.torques(frames, self._bodies[moving], sample, at, force)
+        wrenches = np.zeros((len(frames.axes) + 1, len(q), 6))  # about the origin, of the world (0) and the bodies
+        wrench = np.concatenate([force, np.cross(at, force)], axis=1)
+        np.add.at(wrenches, (self._bodies[moving], sample), wrench)
         is_pair = other >= 0
-        torques -= self._placer.torques(
-            frames, self._bodies[other[is_pair]], sample[is_pair], at[is_pair], force[is_pair]
-        )
-        return float(short @ short), torques
+        np.subtract.at(wrenches, (self._bodies[other[is_pair]], sample[is_pair]), wrench[is_pair])
+        beyond = np.cumsum(wrenches[:0:-1], axis=0)[::-1]
+        return float(short @ short), np.einsum("jct,jtc->tj", frames.axes, beyond)
 
     def _distances(self, centers: Array) -> Array:
         """Compute all distances of spheres at centres (spheres, 3, N) of the world, (rows, N) [m]."""
         parts = [self._pair_distances(centers)]
-        points = self._in_base(centers[self._movable])
+        points = np.einsum("ba,kbt->kat", self._turn, centers[self._movable] - self._shift[:, None])  # in the base
         if self._ground is not None:
             parts.append(points[:, 2] - self._ground - self._size[:, None])
         parts += [one.distance(points.swapaxes(1, 2)) - self._size[:, None] for one in self._obstacles]
@@ -188,20 +150,18 @@ class MissingDistances:
         return direction, moving, other
 
     def _centers(self, q: Array) -> tuple[Frames, Array]:
-        frames = self._placer.frames(q)
-        return frames, self._placer.points(frames, self._bodies, self._local)
+        """Return the poses at positions (N, n), and the centres in the world, (spheres, 3, N) [m]."""
+        frames, centers = self._tree.frames(q), np.repeat(self._local[:, :, None], len(q), axis=2)
+        for body in np.unique(self._bodies[self._bodies > 0]):
+            mine = self._bodies == body
+            turned = np.tensordot(self._local[mine], frames.rotation[body - 1], axes=(1, 0))
+            centers[mine] = turned + frames.origin[body - 1]
+        return frames, centers
 
     def _pair_distances(self, centers: Array) -> Array:
         between = centers[self._pairs[:, 1]] - centers[self._pairs[:, 0]]
         gaps: Array = np.sqrt((between**2).sum(axis=1)) - self._pair_size[:, None]
         return gaps
-
-    def _in_base(self, points: Array) -> Array:
-        """Express points (k, 3, N) of the world in the base frame."""
-        return np.asarray(np.einsum("ba,kbt->kat", self._turn, points - self._shift[:, None]), dtype=np.float64)
-
-    def _keep(self, is_near: NDArray[np.bool_]) -> None:
-        self._pairs, self._pair_size = self._pairs[is_near], self._pair_size[is_near]
 
 
 def _box_normals(obstacle: Obstacle, points: Array) -> Array:

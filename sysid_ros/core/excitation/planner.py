@@ -19,6 +19,7 @@ from sysid_ros.core.excitation.criteria import PAYLOAD, SHARP, SMOOTH, BaseParam
 from sysid_ros.core.excitation.model import ExcitationModel, NoExcitationFound, check_clearance
 from sysid_ros.core.excitation.problem import ExcitationProblem
 from sysid_ros.core.excitation.settings import ExcitationSettings
+from sysid_ros.core.model.mechanics import add_payload
 from sysid_ros.core.model.robot import INERTIAL, RobotModel
 from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.core.trajectories.base import Trajectory
@@ -135,9 +136,7 @@ def expected_base_radii(
     E. Several L estimate all parameters from rows and prior box with different weights, and the narrowest interval
     counts. Only torque errors are counted, each the worst at every window; the estimator's bounds use more.
     """
-    radius = model.arm_box.radius.copy()
-    radius[model.robot.inertial_slice(model.robot.n)] += model.payload_box.radius
-    radius = measured_radius(model.robot, radius, np.zeros(0))
+    radius = measured_radius(model.robot, add_payload(model.arm_box.radius, model.payload_box.radius), np.zeros(0))
     flat = _rows_in_errors(model, trajectories, window)[:, :-PAYLOAD] * radius
     wanted = base.matrix * radius  # (nb, 14 n)
     found: Array = np.abs(wanted).sum(axis=1)
@@ -249,8 +248,8 @@ class _Search:
         settings: ExcitationSettings,
         deadline: float,
         is_cancelled: Callable[[], bool],
-        has_earlier: bool = False,
-        clock: Callable[[], float] = time.perf_counter,
+        has_earlier: bool,
+        clock: Callable[[], float],
     ):
         self.problem, self.model, self.settings = problem, model, settings
         self.deadline = deadline
@@ -259,7 +258,6 @@ class _Search:
         self.iterations = 0
         self._enough = np.log(_AHEAD * settings.enough) if settings.enough > 0.0 and not has_earlier else -np.inf
         self._rng = np.random.default_rng(settings.seed)
-        self._demand = model.torque_demand
 
     def run_start(self, begin_with: Array | None = None) -> None:
         """Run one start: the best of some random trajectories, the stages of the solver, the check of the result.
@@ -364,8 +362,8 @@ class _Search:
         if self.problem.base is not None:  # these motions are proven, and planned again where they lack a little
             share = 1.05  # of the torque limits
         try:
-            self._demand.check(LimitKind.TORQUE, times, states, share)
-            self._demand.check_stops(trajectory, self.settings.brake_time, share)
+            model.torque_demand.check(LimitKind.TORQUE, times, states, share)
+            model.torque_demand.check_stops(trajectory, self.settings.brake_time, share)
             check_clearance(
                 model.robot, model.collision, model.tracking_position, self.settings.clearance, times, states[0]
             )

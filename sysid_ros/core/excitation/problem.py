@@ -12,20 +12,15 @@ from sysid_ros.core.certification.stop_model import STOP_SPEED
 from sysid_ros.core.common.errors import ParameterOutOfRange
 from sysid_ros.core.excitation.criteria import (
     BaseParameters,
-    Criterion,
     ErrorModel,
     InformationCriterion,
-    build_arm_criterion,
     build_criterion,
     measured_radius,
 )
 from sysid_ros.core.excitation.distances import MissingDistances
-from sysid_ros.core.excitation.model import (
-    ExcitationModel,
-    build_limits,
-    unusable_start,
-)
+from sysid_ros.core.excitation.model import ExcitationModel, build_limits, unusable_start
 from sysid_ros.core.excitation.settings import ARM_TARGET, ExcitationSettings
+from sysid_ros.core.model.mechanics import add_payload
 from sysid_ros.core.model.robot import FRICTION, INERTIAL, EffortMeaning
 from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.core.trajectories.base import Trajectory
@@ -175,7 +170,14 @@ class ExcitationProblem:
             lower, upper = self._distances.free_range(self.space.q_start, *around, self.limits.clearance)
             self.limits = replace(self.limits, position_lower=lower, position_upper=upper)
         self._set_torques(model)
-        self._criterion = self._build_criterion(model, settings, collected, earlier)
+        errors = self._errors(model, settings)
+        given = _checked_information(collected, INERTIAL if self.base is None else self.base.columns.size)
+        self._criterion = build_criterion(settings.criterion, errors, given, self.base)
+        for trajectory in earlier:
+            count = max(int(round(trajectory.duration / settings.duration * settings.samples)), 2)
+            times = (np.arange(count) + 0.5) * (trajectory.duration / count)
+            weight = trajectory.duration / (count * settings.window)
+            self._criterion.add(self._columns(self._regressor.evaluate(*trajectory.sample(times))), weight)
         stops = [clock_rates(progress, settings.brake_time) for progress in _STOP_PROGRESS]
         self._stages = [(1.0, 0.0), *((float(rate), float(slowdown)) for rate, slowdown in stops)]
         grows = self._stop_torque.any() or self._moving_torque.any()
@@ -279,9 +281,8 @@ class ExcitationProblem:
         return nominal, np.abs(nominal) + np.abs(regressor) @ self._radius + self._constant
 
     def _set_torques(self, model: ExcitationModel) -> None:
-        center, radius = model.arm_box.center.copy(), model.arm_box.radius.copy()
-        center[self._last] += model.payload_box.center
-        radius[self._last] += model.payload_box.radius
+        center = add_payload(model.arm_box.center, model.payload_box.center)
+        radius = add_payload(model.arm_box.radius, model.payload_box.radius)
         sliding = slice(INERTIAL * model.robot.n, None, FRICTION)
         # Coulomb friction counts in the worst direction.
         self._constant = np.abs(center[sliding]) + radius[sliding] + model.feedback_torque
@@ -318,25 +319,6 @@ class ExcitationProblem:
         merged = slope[..., :-INERTIAL]
         merged[..., self._last] += slope[..., -INERTIAL:]
         return merged
-
-    def _build_criterion(
-        self,
-        model: ExcitationModel,
-        settings: ExcitationSettings,
-        collected: ArrayLike | None,
-        earlier: Sequence[Trajectory],
-    ) -> Criterion:
-        errors = self._errors(model, settings)
-        given = _checked_information(collected, INERTIAL if self.base is None else self.base.columns.size)
-        if self.base is None:
-            return build_criterion(settings.criterion, errors, given)
-        criterion = build_arm_criterion(settings.criterion, errors, self.base, given)
-        for trajectory in earlier:
-            count = max(int(round(trajectory.duration / settings.duration * settings.samples)), 2)
-            times = (np.arange(count) + 0.5) * (trajectory.duration / count)
-            weight = trajectory.duration / (count * settings.window)
-            criterion.add(self._regressor.evaluate(*trajectory.sample(times)), weight)
-        return criterion
 
     def _errors(self, model: ExcitationModel, settings: ExcitationSettings) -> ErrorModel:
         robot, sensors = model.robot, model.robot.sensors

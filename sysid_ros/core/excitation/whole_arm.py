@@ -34,6 +34,7 @@ from sysid_ros.core.excitation.planner import (
 )
 from sysid_ros.core.excitation.problem import FourierSpace, speed_memory
 from sysid_ros.core.excitation.settings import ARM_TARGET, MOST_HARMONICS, ExcitationSettings
+from sysid_ros.core.model.mechanics import add_payload
 from sysid_ros.core.tracking_bound.bound import TrackingBound
 from sysid_ros.core.tracking_bound.scalar_loop import BoundNotAvailable
 from sysid_ros.core.tracking_bound.stops import StopBound
@@ -194,9 +195,7 @@ def plan_arm_excitation(
     start = np.asarray(q_start, dtype=float)
     if start.shape != (robot.n,):
         raise unusable_start("the number of positions", float(start.size), f"{robot.n}, one per joint")
-    plans: list[CertifiedPlan] = []
-    excitations: list[ExcitationPlan] = []
-    smallest, starts = 1.0, list[int]()
+    plans, excitations, shares, starts = list[CertifiedPlan](), list[ExcitationPlan](), list[float](), list[int]()
     for index in range(motions):
         if is_cancelled():
             raise Cancelled("the excitation planner was cancelled")
@@ -205,22 +204,20 @@ def plan_arm_excitation(
             on_progress((index + share) / motions, f"motion {index + 1} of {motions}{text}")
 
         tell(0.0, "")
-        one = replace(settings, seed=settings.seed + index)
-        earlier = tuple(plan.trajectory for plan in plans)
         task = _Task(assumptions, start, is_cancelled, tell, clock)
-        search = _ProvenSearch(task, one, earlier)
+        one = replace(settings, seed=settings.seed + index)
+        search = _ProvenSearch(task, one, tuple(plan.trajectory for plan in plans))
         plan, excitation, share = search.run()
-        starts.append(search.starts)
         plans.append(plan)
         excitations.append(excitation)
-        smallest = min(smallest, share)
+        shares.append(share)
+        starts.append(search.starts)
     base = BaseParameters.of_settings(robot, settings)
     paths = [plan.trajectory for plan in plans]
     model = excitation_model(assumptions)
     rows = base_regressor(robot, base, paths)
-    radius = assumptions.boxes[0].radius.copy()
-    radius[robot.inertial_slice(robot.n)] += assumptions.boxes[1].radius
-    widths, before = expected_base_radii(model, base, paths, settings.window), np.abs(base.matrix) @ radius
+    before = np.abs(base.matrix) @ add_payload(*(box.radius for box in assumptions.boxes))
+    widths = expected_base_radii(model, base, paths, settings.window)
     for array in (widths, before):
         array.setflags(write=False)
     found = condition_number(rows.T @ rows)
@@ -228,7 +225,7 @@ def plan_arm_excitation(
     wanted = f", {settings.enough:g} wanted" if settings.enough > 0.0 else ""
     on_progress(1.0, f"condition number {found:.1f}{wanted}, {sum(starts)} starts, {seconds:.0f} s")
     return ArmExcitation(
-        tuple(plans), tuple(excitations), base, found, widths, before, smallest, tuple(starts), seconds
+        tuple(plans), tuple(excitations), base, found, widths, before, min(shares), tuple(starts), seconds
     )
 
 
@@ -268,7 +265,13 @@ class _ProvenSearch:
         self._task, self._assumptions, self._clock = task, task.assumptions, task.clock
         self._settings, self._earlier = settings, earlier
         self._deadline = task.clock() + settings.time_budget
-        self._base = BaseParameters.of_settings(task.assumptions.robot, settings)
+        robot = task.assumptions.robot
+        self._base = BaseParameters.of_settings(robot, settings)
+        self._model = excitation_model(task.assumptions)
+        rest = np.zeros((1, robot.n))
+        holding = self._model.torque_demand.evaluate(task.q_start[None], rest, rest)[0]
+        self._room: Array = settings.torque_fraction * robot.limits.tau_held - holding
+        """Torque left by holding the start, (n,) [Nm]."""
         self._reasons: list[str] = []
         self._refused: list[tuple[float, ExcitationPlan]] = []
         self._best: tuple[CertifiedPlan, ExcitationPlan, float] | None = None
@@ -359,7 +362,7 @@ class _ProvenSearch:
             nearly, path = attempt, plan.trajectory
             if attempt.proven is None:
                 nearly, attempt = self._attempt_smaller_ones(path, attempt)
-                path = path if attempt.scale == 1.0 else _stretched(path, 1.0, attempt.scale)
+                path = _stretched(path, 1.0, attempt.scale)
             if nearly.proven is not None:
                 self._keep(nearly.proven, plan, share)
             made, plan = plan, None
@@ -401,7 +404,7 @@ class _ProvenSearch:
             )
         elif begin_with is not None:
             # At rest the feedback takes less than the most on the path, which may be more than the start leaves.
-            rest = np.minimum(errors.torque, np.maximum(self._room(), 0.0))
+            rest = np.minimum(errors.torque, np.maximum(_OF_ROOM * self._room, 0.0))
             model = replace(model, feedback_torque=rest, moving_torque=errors.torque - rest)
         return plan_excitation(
             model, self._task.q_start, settings, earlier=self._earlier,
@@ -429,7 +432,7 @@ class _ProvenSearch:
                 stopping, brake_time, least = np.maximum(takes - along, 0.0), stops.brake_time, worst
         squares = speed_memory(times) @ (states[1] ** 2).sum(axis=1)
         speed = np.maximum(squares, _LEAST_SHARE * squares.mean())
-        rest = np.minimum(along.min(axis=0), np.maximum(self._room(), 0.0))
+        rest = np.minimum(along.min(axis=0), np.maximum(_OF_ROOM * self._room, 0.0))
         model = replace(
             model,
             feedback_torque=rest,
@@ -498,8 +501,8 @@ class _ProvenSearch:
         if settings.criterion == "condition_number":
             rows = base_regressor(self._assumptions.robot, self._base, paths)
             return float(np.log(condition_number(rows.T @ rows)))
-        model = excitation_model(self._assumptions)
-        return float(np.log(np.maximum(expected_base_radii(model, self._base, paths, settings.window), 1e-300)).mean())
+        radii = expected_base_radii(self._model, self._base, paths, settings.window)
+        return float(np.log(np.maximum(radii, 1e-300)).mean())
 
     def _probe(self, settings: ExcitationSettings) -> list[TrackingBound]:
         """Bound the tracking errors of random motions as fast as the settings allow; return the bounds found."""
@@ -526,17 +529,9 @@ class _ProvenSearch:
         position, velocity = np.maximum(bound.position, stops.position), np.maximum(bound.velocity, fast)
         return replace(errors, position=_MARGIN * position, velocity=_MARGIN * velocity)
 
-    def _room(self) -> Array:
-        """Return the torque left by holding the start, with an allowance, (n,) [Nm]."""
-        task, robot = self._task, self._assumptions.robot
-        at_rest = np.zeros((1, robot.n))
-        holding = excitation_model(self._assumptions).torque_demand.evaluate(task.q_start[None], at_rest, at_rest)[0]
-        room: Array = _OF_ROOM * (self._settings.torque_fraction * robot.limits.tau_held - holding)
-        return room
-
     def _require_room(self, errors: PlannedErrors) -> None:
         """Raise NoExcitationFound where holding the start leaves less torque than these errors take."""
-        room, robot = self._room() / _OF_ROOM, self._assumptions.robot
+        room, robot = self._room, self._assumptions.robot
         joint = int((errors.torque - room).argmax())
         if errors.torque[joint] > room[joint]:
             what = f"the torque of the feedback at joint '{robot.joint_names[joint]}' [Nm]"
@@ -546,8 +541,8 @@ class _ProvenSearch:
 
     def _within_room(self, errors: PlannedErrors, least: PlannedErrors) -> PlannedErrors:
         """Return errors whose torque is no more than the start has left, and no less than the least ones."""
-        room = self._room()
-        return replace(errors, torque=np.clip(room, np.minimum(least.torque, errors.torque), errors.torque))
+        lowest = np.minimum(least.torque, errors.torque)
+        return replace(errors, torque=np.clip(_OF_ROOM * self._room, lowest, errors.torque))
 
     def _allocate(self, bounds: list[TrackingBound], allowance: float) -> PlannedErrors:
         """Allocate the largest of these errors with an allowance, and the additional part of stops."""
@@ -558,25 +553,26 @@ class _ProvenSearch:
         velocity = stop_velocity_errors(velocity, robot.limits.v_max)
         return PlannedErrors(STOP_ERRORS * position, velocity, torque)
 
-    def _attempt(self, path: FourierTrajectory) -> _Attempt:
-        bound, task = None, self._task
-        if task.is_cancelled():
+    def _attempt(self, path: FourierTrajectory, scale: float = 1.0, stretch: float = 1.0) -> _Attempt:
+        """Try to prove a motion with a share of its amplitude, slower by a factor."""
+        bound, path = None, _stretched(path, stretch, scale)
+        if self._task.is_cancelled():
             raise Cancelled("the excitation planner was cancelled")
         try:
             bound = self._assumptions.bound(path)
-            return _Attempt(_certify(self._assumptions, path, bound), bound)
+            return _Attempt(prove_motion(self._assumptions, path, bound), bound, scale=scale)
         except BoundNotAvailable as reason:
             self._reasons.append(str(reason))
-            return _Attempt()
+            return _Attempt(scale=scale)
         except PlanRejected as reason:
             self._reasons.append(str(reason))
-            return _Attempt(None, bound, reason)
+            return _Attempt(None, bound, reason, scale)
 
     def _slow_down(self, path: FourierTrajectory) -> _Attempt:
         """Make a refused motion slower, or smaller, until it is proven."""
         refused, best = 1.0, _Attempt()
         for stretch in _STRETCHES:
-            best = self._attempt_smaller(path, stretch)
+            best = self._attempt_stretched(path, stretch)
             if best.proven is not None:
                 break
             refused = stretch
@@ -585,12 +581,20 @@ class _ProvenSearch:
         # A slower motion is less informative: its accelerations fall with the square.
         for _ in range(2):  # bisections towards the stretch that is not proven
             middle = 0.5 * (refused + stretch)
-            faster = self._attempt_smaller(path, middle)
+            faster = self._attempt_stretched(path, middle)
             if faster.proven is None:
                 refused = middle
             else:
                 best, stretch = faster, middle
         return best
+
+    def _attempt_stretched(self, path: FourierTrajectory, stretch: float) -> _Attempt:
+        """Try to prove a motion, stretched, smaller and smaller where its path is refused."""
+        for scale in _SCALES:
+            attempt = self._attempt(path, scale, stretch)
+            if attempt.refusal is None or not attempt.refusal.limit.is_of_the_path:
+                break
+        return attempt
 
     def _attempt_smaller_ones(self, path: FourierTrajectory, attempt: _Attempt) -> tuple[_Attempt, _Attempt]:
         """Try to prove a refused motion with smaller amplitudes, while it would be the best.
@@ -644,39 +648,27 @@ class _ProvenSearch:
 
     def _attempt_scaled(self, path: FourierTrajectory, scale: float) -> _Attempt:
         """Try to prove a motion with a share of its amplitude; the scale is 0 where it would not be the best."""
-        smaller = _stretched(path, 1.0, scale)
-        if self._figure(smaller) >= self._least - _GAIN:
+        if self._figure(_stretched(path, 1.0, scale)) >= self._least - _GAIN:
             return _Attempt(scale=0.0)
-        return replace(self._attempt(smaller), scale=scale)
-
-    def _attempt_smaller(self, path: FourierTrajectory, stretch: float) -> _Attempt:
-        """Try to prove a motion, stretched, smaller and smaller where its path is refused."""
-        attempt = _Attempt()
-        for scale in _SCALES:
-            attempt = self._attempt(_stretched(path, stretch, scale))
-            if attempt.refusal is None or not attempt.refusal.limit.is_of_the_path:
-                break
-        return attempt
+        return self._attempt(path, scale)
 
 
-def prove_motion(assumptions: Assumptions, path: Trajectory) -> CertifiedPlan:
-    """Prove a motion from rest with its own tracking bound.
+def prove_motion(assumptions: Assumptions, path: Trajectory, bound: TrackingBound | None = None) -> CertifiedPlan:
+    """Prove a motion from rest with its own tracking bound, which is computed where it is not given.
 
     Raises:
         BoundNotAvailable: There is no tracking bound.
         PlanRejected: The motion violates a limit.
     """
-    return _certify(assumptions, path, assumptions.bound(path))
-
-
-def _certify(assumptions: Assumptions, path: Trajectory, bound: TrackingBound) -> CertifiedPlan:
-    certificate = certify(
-        assumptions, path, bound, _VERIFIER, Beginning(rest_before=bound.settling_time, issued_at=0.0)
-    )
+    bound = assumptions.bound(path) if bound is None else bound
+    beginning = Beginning(rest_before=bound.settling_time, issued_at=0.0)
+    certificate = certify(assumptions, path, bound, _VERIFIER, beginning)
     return CertifiedPlan(path, certificate, assumptions.boxes, assumptions.scene, assumptions.robot.name, bound=bound)
 
 
 def _stretched(path: FourierTrajectory, stretch: float, scale: float) -> FourierTrajectory:
+    if stretch == scale == 1.0:
+        return path
     factor = scale / stretch
     sine, cosine = factor * path.sine, factor * path.cosine
     return FourierTrajectory(path.q_start, sine, cosine, path.base_frequency / stretch, path.duration * stretch)

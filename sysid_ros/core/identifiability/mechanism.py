@@ -12,6 +12,7 @@ from functools import cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.spatial.transform import Rotation
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
@@ -163,10 +164,14 @@ def _angle(first: Array, second: Array) -> float:
 @cache
 def _rotations() -> Array:
     """List right-angled rotations followed by one about a coordinate axis in steps of 15 degrees, (k, 9), once each."""
-    right = [np.array(m) for m in _signed_permutations() if np.linalg.det(m) > 0.0]
-    angles = np.arange(_STEPS, dtype=np.float64) * (2.0 * np.pi / _STEPS)
-    turned = [turn @ matrix for turn in _turns(angles) for matrix in right]
-    flat = np.array([matrix.ravel() for matrix in turned])
+    right = Rotation.create_group("O").as_matrix().round()
+    turned = []
+    for angle, axis in itertools.product(np.arange(_STEPS) * (2.0 * np.pi / _STEPS), range(3)):
+        turn, (i, j) = np.eye(3), ((axis + 1) % 3, (axis + 2) % 3)
+        turn[i, i] = turn[j, j] = np.cos(angle)
+        turn[j, i], turn[i, j] = np.sin(angle), -np.sin(angle)
+        turned.append(turn @ right)
+    flat = np.concatenate(turned).reshape(-1, 9)
     flat[np.abs(flat) < 1e-15] = 0.0
     _, kept = np.unique(flat.round(9), axis=0, return_index=True)
     return flat[kept]
@@ -178,30 +183,6 @@ def _directions() -> Array:
     columns = _rotations().reshape(-1, 3, 3)[:, :, 0]
     _, kept = np.unique(columns.round(9), axis=0, return_index=True)
     return columns[kept]
-
-
-def _turns(angles: Array) -> list[Array]:
-    result = []
-    for angle, axis in itertools.product(angles, range(3)):
-        c, s = np.cos(angle), np.sin(angle)
-        quarter = round(float(angle / (np.pi / 2)), 9)
-        if quarter.is_integer():  # exact zeros and ones
-            c, s = float(round(c)), float(round(s))
-        matrix = np.eye(3)
-        i, j = (axis + 1) % 3, (axis + 2) % 3
-        matrix[i, i], matrix[i, j], matrix[j, i], matrix[j, j] = c, -s, s, c
-        result.append(matrix)
-    return result
-
-
-def _signed_permutations() -> list[Array]:
-    result = []
-    for order in itertools.permutations(range(3)):
-        for signs in itertools.product((1.0, -1.0), repeat=3):
-            matrix = np.zeros((3, 3))
-            matrix[range(3), order] = signs
-            result.append(matrix)
-    return result
 
 
 @dataclass(frozen=True)

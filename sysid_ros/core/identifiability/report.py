@@ -5,7 +5,8 @@ The fields of :class:`Report` are those of the message ``IdentifiabilityReport``
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,11 +99,12 @@ def _signed(value: float) -> str:
     return f"{MINUS if value < 0 else ''}{abs(value):.3g}"
 
 
+_none = partial(np.zeros, 0)
 WEAK = 1e-3
 """Below this, something is identifiable only because of a small offset or angle, and the report says so."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Report:
     """Identifiability of P parameters, by the structure of the robot or from data.
 
@@ -136,14 +138,14 @@ class Report:
     base_parameters: tuple[str, ...]
     base_names: tuple[str, ...]
     base_units: tuple[str, ...]
-    determined: int
-    singular_values: Array
-    condition_number: float
-    prior_deviations: Array
-    deviations: Array
-    deviations_with_prior: Array
-    lower: Array
-    upper: Array
+    determined: int = 0
+    singular_values: Array = field(default_factory=_none)
+    condition_number: float = float("nan")
+    prior_deviations: Array = field(default_factory=_none)
+    deviations: Array = field(default_factory=_none)
+    deviations_with_prior: Array = field(default_factory=_none)
+    lower: Array = field(default_factory=_none)
+    upper: Array = field(default_factory=_none)
     text: str
 
     def __post_init__(self) -> None:
@@ -159,7 +161,6 @@ def report_structure(comparison: Comparison) -> Report:
 
 def report_data(analysis: DataAnalysis, advice: Advice | None = None) -> Report:
     """Build the report on data, with advice where there is some."""
-    none = np.zeros(0)
     return replace(
         _report("data", analysis.structure, describe_data(analysis, advice)),
         determined=analysis.determined,
@@ -168,8 +169,8 @@ def report_data(analysis: DataAnalysis, advice: Advice | None = None) -> Report:
         prior_deviations=np.array(analysis.prior_deviations),
         deviations=np.array(analysis.deviations),
         deviations_with_prior=np.array(analysis.deviations_with_prior),
-        lower=none if analysis.lower is None else np.array(analysis.lower),
-        upper=none if analysis.upper is None else np.array(analysis.upper),
+        lower=_none() if analysis.lower is None else np.array(analysis.lower),
+        upper=_none() if analysis.upper is None else np.array(analysis.upper),
     )
 
 
@@ -215,7 +216,6 @@ def weakness(structure: Structure) -> str:
 
 def _report(method: str, structure: Structure, text: str) -> Report:
     """Build a report without data."""
-    none = np.zeros(0)
     return Report(
         method=method,
         names=structure.names,
@@ -225,13 +225,5 @@ def _report(method: str, structure: Structure, text: str) -> Report:
         base_parameters=tuple(describe_combination(structure, k) for k in range(structure.count)),
         base_names=structure.base_names,
         base_units=structure.base_units,
-        determined=0,
-        singular_values=none,
-        condition_number=float("nan"),
-        prior_deviations=none,
-        deviations=none,
-        deviations_with_prior=none,
-        lower=none,
-        upper=none,
         text=text,
     )

@@ -241,7 +241,10 @@ def analyze_structure(tree: KinematicTree, settings: AnalysisSettings | None = N
         for i, found in enumerate(nullspaces)
         for name, unit in zip(found.unit.names, found.unit.units, strict=True)
     ]
-    unknown = [_is_unknown(body, k, settings) for body, f in _pairs(tree, nullspaces) for k in range(len(f.unit.names))]
+    unknown = []  # what is not the link's own is unknown in any case
+    for body, found in zip(tree.bodies, nullspaces, strict=True):
+        is_link_unknown = body.has_inertia and body.name not in settings.known
+        unknown += [is_link_unknown] * 10 + [True] * (len(found.unit.names) - 10)
     base = build_base_map(tree, nullspaces, unknown, spans)
     if settings.is_ballistic or tree.followers:
         rows = restricted_rows(tree, [found.unit for found in nullspaces], settings)
@@ -256,7 +259,7 @@ def analyze_structure(tree: KinematicTree, settings: AnalysisSettings | None = N
         mechanism=mechanism,
         tree=tree,
         settings=wanted,
-        bodies=tuple(_summary(body, found) for body, found in _pairs(tree, nullspaces)),
+        bodies=tuple(_summary(body, found) for body, found in zip(tree.bodies, nullspaces, strict=True)),
         names=tuple(name for name, _, _ in columns),
         units=tuple(unit for _, unit, _ in columns),
         body_of=tuple(body for _, _, body in columns),
@@ -265,14 +268,6 @@ def analyze_structure(tree: KinematicTree, settings: AnalysisSettings | None = N
         chosen=base.chosen,
         weakest=spans.weakest,
     )
-
-
-def _pairs(tree: KinematicTree, found: Sequence[BodyNullspace]) -> list[tuple[TreeBody, BodyNullspace]]:
-    return list(zip(tree.bodies, found, strict=True))
-
-
-def _is_unknown(body: TreeBody, parameter: int, settings: AnalysisSettings) -> bool:
-    return parameter >= 10 or (body.has_inertia and body.name not in settings.known)
 
 
 def _summary(body: TreeBody, found: BodyNullspace) -> BodySummary:

@@ -39,29 +39,13 @@ _ANY_STATE = "any_state"
 _ROUNDING = 1e-9  # settings may exceed the URDF by this share, the rounding of a decimal number
 
 
-def read_limits(description: UrdfDescription, joint_names: Sequence[str], sections: Sequence[Section]) -> JointLimits:
-    """Read the limits of the arm's joints.
+def _joint_limits(joint: Joint, section: Section) -> tuple[float, float, float, float, float, float]:
+    """Read position (lower, upper), speed, acceleration, peak and continuous torque limit of a joint.
 
     The URDF sets the outer limits of position, speed and torque; settings ``position``, ``velocity`` and ``torque`` may
     only tighten them. A URDF has one torque, which is peak and continuous limit; where the settings state both, it
     bounds ``continuous_torque``, and ``torque`` is a peak above it. ``acceleration`` exists in the settings only.
-
-    Args:
-        description: The URDF.
-        joint_names: Joints of the arm, (n,).
-        sections: Settings of each joint, (n,).
-
-    Raises:
-        ModelError: The URDF has no limit (or one of zero) where one is needed.
-        ParameterOutOfRange: A setting is looser than the URDF.
     """
-    rows = [
-        _joint_limits(description.joint(name), section) for name, section in zip(joint_names, sections, strict=True)
-    ]
-    return JointLimits(*np.array(rows, dtype=float).T.copy())
-
-
-def _joint_limits(joint: Joint, section: Section) -> tuple[float, float, float, float, float, float]:
     lower, upper = urdf_position_limits(joint)
     velocity, torque = urdf_rate_limits(joint)
     if "position" in section:
@@ -129,7 +113,8 @@ def build_robot(name: str, description: UrdfDescription, settings: Section) -> R
     joint_names = tuple(joints.keys)
     notes = _check_chain(description, joint_names)
     sections = joints.sections_by_joint(joint_names)
-    limits = read_limits(description, joint_names, sections)
+    rows = [_joint_limits(description.joint(name), own) for name, own in zip(joint_names, sections, strict=True)]
+    limits = JointLimits(*np.array(rows, dtype=float).T.copy())
     home = np.array([s.number("home", "rad", -np.inf, np.inf) for s in sections])
     for section in sections:
         section.finish()

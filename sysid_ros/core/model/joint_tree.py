@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import weakref
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pinocchio as pin
@@ -74,9 +74,7 @@ class JointTree:
         """
         if not isinstance(robot, RobotModel):
             return cls._read(robot, pin.SE3.Identity())
-        trees = _KEPT.setdefault(id(robot), {})
-        if not trees:
-            weakref.finalize(robot, _KEPT.pop, id(robot), None)
+        trees = _KEPT.setdefault(robot, {})
         if in_base not in trees:
             model = robot.pin_model
             base = model.frames[model.getFrameId(robot.base_frame)].placement if in_base else pin.SE3.Identity()
@@ -112,8 +110,8 @@ class JointTree:
         return result
 
 
-_KEPT: dict[int, dict[bool, JointTree]] = {}
-"""Trees of robots that are in use, by their identities."""
+_KEPT: WeakKeyDictionary[RobotModel, dict[bool, JointTree]] = WeakKeyDictionary()
+"""Trees of robots that are in use."""
 
 
 def _screw(model: pin.Model, joint_id: int) -> tuple[Array, float, float]:

@@ -56,40 +56,34 @@ def load_robot(
     if Path(asked.robot).suffix == ".urdf":
         if known_within is not None:
             raise ParameterOutOfRange("known_within", known_within, "a settings file: `sysid new-robot` writes one")
-        return _load_bare(asked, urdf_text, snap_angles, calibration)
-    path, values = read_settings(robot, is_elastic, prior)
-    if known_within is not None:
-        values = _known(values, known_within, path.name)
-    settings = Section(values, path.name)
-    urdf_path = path.parent / settings.text("urdf")
-    if urdf_text is None:
-        try:
-            urdf_text = urdf_path.read_text(encoding="utf-8")
-        except (OSError, UnicodeError) as error:
-            raise ModelError(f"cannot read the URDF that {path} names: {error}") from error
-    stated = settings.text("calibration", None) if "calibration" in settings else None
-    robot_model = build_robot(path.stem, read_urdf(urdf_text, snap_angles), settings)
-    if calibration is None and stated is not None:
-        calibration = path.parent / stated
+        model = _load_bare(asked, urdf_text, snap_angles)
+    else:
+        path, values = read_settings(robot, is_elastic, prior)
+        if known_within is not None:
+            values = _known(values, known_within, path.name)
+        settings = Section(values, path.name)
+        urdf_path = path.parent / settings.text("urdf")
+        if urdf_text is None:
+            try:
+                urdf_text = urdf_path.read_text(encoding="utf-8")
+            except (OSError, UnicodeError) as error:
+                raise ModelError(f"cannot read the URDF that {path} names: {error}") from error
+        stated = path.parent / settings.text("calibration") if "calibration" in settings else None
+        calibration = stated if calibration is None else calibration
+        model = build_robot(path.stem, read_urdf(urdf_text, snap_angles), settings)
     if calibration is None:
-        return robot_model
-    return apply_calibration(load_calibration(calibration), robot_model, Path(calibration).name)
+        return model
+    return apply_calibration(load_calibration(calibration), model, Path(calibration).name)
 
 
-def _load_bare(
-    asked: RobotName, urdf_text: str | None, snap_angles: bool, calibration: str | Path | None
-) -> RobotModel:
+def _load_bare(asked: RobotName, urdf_text: str | None, snap_angles: bool) -> RobotModel:
     path = Path(asked.robot)
     if asked.is_elastic:
         raise ParameterOutOfRange("is_elastic", True, f"false: {path.name} does not say how elastic the joints are")
     if asked.prior is not None:
         raise ParameterOutOfRange("payload prior", asked.prior, f"none: {path.name} states no payload priors")
-    if urdf_text is None:
-        urdf_text = read_urdf_file(path)
-    robot = load_robot_from_urdf(urdf_text, name=path.stem, snap_angles=snap_angles)
-    if calibration is None:
-        return robot
-    return apply_calibration(load_calibration(calibration), robot, Path(calibration).name)
+    text = read_urdf_file(path) if urdf_text is None else urdf_text
+    return load_robot_from_urdf(text, name=path.stem, snap_angles=snap_angles)
 
 
 def read_urdf_file(path: Path) -> str:

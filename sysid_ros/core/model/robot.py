@@ -405,9 +405,9 @@ PROTOCOLS = FRI, KORTEX = "fri", "kortex"
 """Of KUKA's LBR and of Kinova's Gen3."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RobotModel:
-    """An arm: kinematics, limits, sensors, nominal parameters and their boxes.
+    """An arm: kinematics, limits, sensors, nominal parameters and their boxes. It equals itself alone.
 
     Attributes:
         name: Name of the model, as in ``config/<name>.yaml``.

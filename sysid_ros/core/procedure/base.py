@@ -27,10 +27,12 @@ from sysid_ros.core.procedure.types import (
 
 T = TypeVar("T")
 
-POLL_PERIOD = 0.1
+_POLL_PERIOD = 0.1
 """Time between two looks at the arm while it moves [s]."""
-MOTION_GRACE = 2.0
+_MOTION_GRACE = 2.0
 """How much longer than planned a motion may take before it counts as failed [s], unless the arm still moves on."""
+_SHORTEST_WAIT = 0.01
+"""Less time than this is not waited for [s]: clocks differ, and the time of an emulated arm may pass more slowly."""
 
 
 def require_identified(estimate: ParameterEstimate) -> None:
@@ -129,7 +131,7 @@ class Procedure(ABC):
         estimate = self._final_estimate()
         require_identified(estimate)
         self._give_final_model(estimate)
-        return Identification(estimate, collection.plans, collection.motion_time, collection.stop_reason)
+        return Identification(**vars(collection), estimate=estimate)
 
     def _tare(self) -> Collection:
         collection = self._collect(TareStep.BEGIN)
@@ -229,6 +231,45 @@ class Procedure(ABC):
         return f"the mass interval is narrower than {target:g} kg"
 
     # The arm
+
+    def _follow(
+        self,
+        plan: CertifiedPlan,
+        following: CertifiedPlan | None = None,
+        time_left: Callable[[], float] = lambda: np.inf,
+        share: float = 0.0,
+    ) -> None:
+        """Return when the next plan is followed, or at rest without one, or when no time is left [s].
+
+        ``share`` is the plan's share of the progress, 0 where progress counts whole plans.
+        """
+        deadline, begun = plan.duration + _MOTION_GRACE, self._progress
+        elapsed = progress = 0.0
+        while True:
+            state = self._require_moving_well()
+            if state.progress > progress:  # slowly, where the time of an emulated arm waits, but it moves on
+                deadline, progress = max(deadline, elapsed + _MOTION_GRACE), state.progress
+            if following is not None and self._arm.has_begun(following):
+                return
+            if not state.is_moving and (following is None or elapsed > 5 * _POLL_PERIOD):
+                if following is None:
+                    return
+                raise IdentificationFailed(
+                    IdentificationErrorCode.EXECUTION_FAILED, "the arm came to rest although a plan was to take over"
+                )
+            left = time_left()
+            if left < _SHORTEST_WAIT:
+                return
+            if elapsed > deadline:
+                raise IdentificationFailed(
+                    IdentificationErrorCode.TIMEOUT,
+                    f"the arm has not come to the end of a plan in {elapsed:.1f} s: it still moves, although the plan "
+                    f"takes {plan.duration:.1f} s",
+                )
+            self._report(Phase.MOVING, "moving", min(1.0, begun + share * state.progress))
+            pause = min(_POLL_PERIOD, left)
+            self._arm.wait(pause)
+            elapsed += pause
 
     def _require_moving_well(self) -> MotionState:
         """Return the state of the arm; raise an error after a fault."""

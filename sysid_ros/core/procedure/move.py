@@ -160,7 +160,7 @@ class _MoveProcedure(RecedingProcedure):
                 return f"the next motion takes {plan.duration:.1f} s, and {allowed} in all"
             self._arm.execute(plan)
             self._note(plan)
-            self._follow(plan, None)
+            self._follow(plan)
             self._motion_time += plan.duration
             self._arm.wait(self._settings.settle_time)  # the controller settles; no estimation
             if self._distance <= self._wanted.tolerance:

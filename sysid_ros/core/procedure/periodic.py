@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.certification.plan import CertifiedPlan
-from sysid_ros.core.procedure.base import MOTION_GRACE, POLL_PERIOD, Procedure
+from sysid_ros.core.procedure.base import Procedure
 from sysid_ros.core.procedure.ports import ExcitationRequest
 from sysid_ros.core.procedure.types import IdentificationErrorCode, IdentificationFailed, Phase
 
@@ -78,26 +78,11 @@ class PeriodicProcedure(Procedure):
 
     def _carry_out(self, plan: CertifiedPlan) -> None:
         """Execute a plan, and return at rest after it, with an estimate that covers it."""
-        index, deadline = len(self._plans), plan.duration + MOTION_GRACE
         self._arm.execute(plan)
         self._plans.append(plan)
-        elapsed = progress = 0.0
-        while True:
-            self._arm.wait(POLL_PERIOD)
-            elapsed += POLL_PERIOD
-            state = self._require_moving_well()
-            if not state.is_moving and elapsed > 5 * POLL_PERIOD:
-                break
-            if state.progress > progress:  # slowly, where the time of an emulated arm waits, but it moves on
-                deadline, progress = max(deadline, elapsed + MOTION_GRACE), state.progress
-            if elapsed > deadline:
-                raise IdentificationFailed(
-                    IdentificationErrorCode.TIMEOUT,
-                    f"the arm still moves {elapsed:.1f} s after the start of a trajectory of {plan.duration:.1f} s",
-                )
-            self._report(Phase.MOVING, "moving", self._fraction(index + state.progress))
+        self._follow(plan, share=1.0 / self._expected)
         self._motion_time += plan.duration
-        self._settle(self._fraction(index + 1))
+        self._settle(self._fraction(len(self._plans)))
 
     def _fraction(self, done: float) -> float:
         return min(1.0, done / self._expected)

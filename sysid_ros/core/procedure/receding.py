@@ -7,14 +7,14 @@ in time the arm comes to rest on a certified path.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.core.certification.plan import CertifiedPlan
-from sysid_ros.core.procedure.base import MOTION_GRACE, POLL_PERIOD, Procedure
+from sysid_ros.core.procedure.base import Procedure
 from sysid_ros.core.procedure.model_policy import PayloadModel
 from sysid_ros.core.procedure.ports import MotionRequest
 from sysid_ros.core.procedure.types import IdentificationErrorCode, IdentificationFailed, Phase
@@ -23,8 +23,6 @@ ANSWER_TIME = 0.1
 """How much more than the time to plan in (t_p, the takeover time) the planner's answer may take on its way [s]."""
 _EARLIER = 0.5
 """By how much of t_p plans are asked for earlier after one was not found in time, up to t_p: on a slower machine."""
-_SHORTEST_WAIT = 0.01
-"""Less time than this is not waited for [s]: clocks differ, and the time of an emulated arm may pass more slowly."""
 _STARTS = 3
 """Consecutive motions that may come to rest without a second plan before the procedure ends."""
 _SHRINK_PLANS = 3
@@ -102,7 +100,7 @@ class RecedingProcedure(Procedure):
             self._note(successor)
             widths.append(self._widths())
             plan = successor
-        self._follow(plan, None)
+        self._follow(plan)
         self._motion_time += plan.duration
         return ending or Ending("no next plan was found in time", False)
 
@@ -198,36 +196,6 @@ class RecedingProcedure(Procedure):
         # late as possible: the planner needs t_p, and the arm time to check the plan.
         lead = (1.0 + self._earlier) * following.time_until_next + ANSWER_TIME + self._arm.check_time
         self._follow(plan, following, lambda: self._time_until_handover(following) - lead)
-
-    def _follow(
-        self, plan: CertifiedPlan, following: CertifiedPlan | None, time_left: Callable[[], float] = lambda: np.inf
-    ) -> None:
-        """Return when the next plan is followed, or at rest without one, or when no time is left [s]."""
-        deadline = plan.duration + MOTION_GRACE
-        elapsed = progress = 0.0
-        while True:
-            state = self._require_moving_well()
-            if state.progress > progress:  # slowly, where the time of an emulated arm waits, but it moves on
-                deadline, progress = max(deadline, elapsed + MOTION_GRACE), state.progress
-            if following is not None and self._arm.has_begun(following):
-                return
-            if not state.is_moving and (following is None or elapsed > 5 * POLL_PERIOD):
-                if following is None:
-                    return
-                raise IdentificationFailed(
-                    IdentificationErrorCode.EXECUTION_FAILED, "the arm came to rest although a plan was to take over"
-                )
-            left = time_left()
-            if left < _SHORTEST_WAIT:
-                return
-            if elapsed > deadline:
-                raise IdentificationFailed(
-                    IdentificationErrorCode.TIMEOUT, f"the arm has not come to the end of a plan in {elapsed:.1f} s"
-                )
-            self._report(Phase.MOVING, "moving", self._fraction)
-            pause = min(POLL_PERIOD, left)
-            self._arm.wait(pause)
-            elapsed += pause
 
     # When it ends
 

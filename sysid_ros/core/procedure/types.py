@@ -133,26 +133,22 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Identification:
-    """Outcome of a successful procedure.
+class Collection:
+    """Motions that were made for their data.
 
     Attributes:
-        estimate: The final estimate.
         plans: The plans that were executed.
         motion_time: Total time of motion [s].
-        stop_reason: Stop rule that ended it, for people.
+        stop_reason: Stop rule that ended them, for people.
     """
 
-    estimate: ParameterEstimate
     plans: tuple[CertifiedPlan, ...]
     motion_time: float
     stop_reason: str
 
 
 @dataclass(frozen=True)
-class Collection:
-    """Motions that were made for their data, with the executed plans, the motion time [s] and the stop rule."""
+class Identification(Collection):
+    """Outcome of a successful procedure: its motions and the final estimate."""
 
-    plans: tuple[CertifiedPlan, ...]
-    motion_time: float
-    stop_reason: str
+    estimate: ParameterEstimate

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.core.common.box import Box
 from sysid_ros.core.common.errors import ParameterOutOfRange
+from sysid_ros.core.model.mechanics import add_payload
 from sysid_ros.core.model.robot import INERTIAL, EffortMeaning, RobotModel
 from sysid_ros.core.regressors.torque import TorqueRegressor
 
@@ -86,15 +87,19 @@ def gravity_rows(robot: RobotModel, posture: Array) -> Array:
     return result
 
 
+def _whole_bodies(robot: RobotModel, arm: Box, payload: Box) -> tuple[Array, Array]:
+    """Return centre and radius of the inertial parameters of all bodies, the payload added to the last, (10 n,)."""
+    sums = add_payload(arm.center, payload.center), add_payload(arm.radius, payload.radius)
+    return sums[0][: INERTIAL * robot.n], sums[1][: INERTIAL * robot.n]
+
+
 def largest_rest_torque(robot: RobotModel, boxes: tuple[Box, Box], posture: Array) -> Array:
     """Compute the largest torques that any parameters in the boxes need at rest, without Coulomb friction, (n,) [Nm].
 
     ``boxes`` are those of the parameters of arm (14 n,) and payload (10,), ``posture`` is (n,) [rad].
     """
-    (arm, payload), last = boxes, robot.inertial_slice(robot.n)
-    center, radius = (values[: INERTIAL * robot.n].copy() for values in (arm.center, arm.radius))
-    center[last] += payload.center
-    radius[last] += payload.radius
+    arm, payload = boxes
+    center, radius = _whole_bodies(robot, arm, payload)
     offset, rows = robot.friction(arm.center)[:, 3], gravity_rows(robot, posture)
     nominal, spread = rows @ center + offset, np.abs(rows) @ radius + robot.friction(arm.radius)[:, 3]
     above, below, rest = nominal, -nominal, rest_of(payload)
@@ -124,10 +129,7 @@ class RestSavings:
         if rest.joint_names != tuple(robot.joint_names):
             given, allowed = ", ".join(rest.joint_names), ", ".join(robot.joint_names)
             raise ParameterOutOfRange("joints of the torque at rest", given, allowed)
-        inertial, last = slice(0, INERTIAL * robot.n), robot.inertial_slice(robot.n)
-        center, radius = arm.center[inertial].copy(), arm.radius[inertial].copy()
-        center[last] += payload.center
-        radius[last] += payload.radius
+        center, radius = _whole_bodies(robot, arm, payload)
         rows = gravity_rows(robot, rest.posture)
         size = np.abs(rows) @ (np.abs(center) + radius) + np.abs(rest.torque.lower) + np.abs(rest.torque.upper)
         self._center, self._radius = center, radius

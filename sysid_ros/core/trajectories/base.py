@@ -104,6 +104,22 @@ class BasisTrajectory(Trajectory):
     def _basis_at(self, times: Array) -> Array:
         """Evaluate the basis functions at many times inside, (N, K)."""
 
+    @abstractmethod
+    def _extrema(self, derivative: int) -> tuple[Array, Array]:
+        """Bound a derivative of the positions (0, 1 or 2) over all time, each (n,)."""
+
+    def position_extrema(self) -> tuple[Array, Array]:
+        """See :meth:`Trajectory.position_extrema`."""
+        return self._extrema(0)
+
+    def velocity_extrema(self) -> tuple[Array, Array]:
+        """See :meth:`Trajectory.velocity_extrema`."""
+        return self._extrema(1)
+
+    def acceleration_extrema(self) -> tuple[Array, Array]:
+        """See :meth:`Trajectory.acceleration_extrema`."""
+        return self._extrema(2)
+
     def evaluate(self, t: float) -> State:
         """See :meth:`Trajectory.evaluate`."""
         n = self.n

@@ -9,12 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sysid_ros.core.common.errors import ParameterOutOfRange
-from sysid_ros.core.trajectories.base import (
-    Array,
-    State,
-    Trajectory,
-    positive_number,
-)
+from sysid_ros.core.trajectories.base import Array, State, Trajectory, positive_number
 from sysid_ros.core.trajectories.families import BezierTrajectory, CycloidTrajectory, FourierTrajectory
 
 _Time = TypeVar("_Time", float, Array)
@@ -154,20 +149,12 @@ def trajectory_from_dict(kind: str, duration: float, coefficients: _Numbers) -> 
     wanted, make = _KINDS[kind]
     if set(coefficients) != set(wanted):
         raise ParameterOutOfRange("coefficients", list(coefficients), f"exactly {', '.join(wanted)}")
-    return make(coefficients, duration)
+    numbers = {key: _scalar(coefficients, key) if key in _SCALARS else value for key, value in coefficients.items()}
+    return make(**numbers, duration=duration)
 
 
-def _bezier(numbers: _Numbers, duration: float) -> Trajectory:
-    return BezierTrajectory(numbers["q0"], numbers["v0"], numbers["a0"], numbers["q1"], duration)
-
-
-def _fourier(numbers: _Numbers, duration: float) -> Trajectory:
-    frequency = _scalar(numbers, "base_frequency")
-    return FourierTrajectory(numbers["q_start"], numbers["sine"], numbers["cosine"], frequency, duration)
-
-
-def _cycloid(numbers: _Numbers, duration: float) -> Trajectory:
-    period, knots = _scalar(numbers, "period"), np.asarray(numbers["knots"], dtype=float)
+def _cycloid(knots: ArrayLike, period: float, duration: float) -> Trajectory:
+    knots = np.asarray(knots, dtype=float)
     intervals = duration / period if period > 0.0 else np.nan
     if not (intervals < np.inf and abs(intervals - round(intervals)) <= 1e-9 * intervals):
         raise ParameterOutOfRange("duration [s]", duration, f"a whole number of periods of {period} s")
@@ -179,9 +166,10 @@ def _cycloid(numbers: _Numbers, duration: float) -> Trajectory:
     return CycloidTrajectory(knots, period)
 
 
-_KINDS: dict[str, tuple[tuple[str, ...], Callable[[_Numbers, float], Trajectory]]] = {
-    BezierTrajectory.kind: (("q0", "v0", "a0", "q1"), _bezier),
-    FourierTrajectory.kind: (("q_start", "sine", "cosine", "base_frequency"), _fourier),
+_SCALARS = ("base_frequency", "period")
+_KINDS: dict[str, tuple[tuple[str, ...], Callable[..., Trajectory]]] = {
+    BezierTrajectory.kind: (("q0", "v0", "a0", "q1"), BezierTrajectory),
+    FourierTrajectory.kind: (("q_start", "sine", "cosine", "base_frequency"), FourierTrajectory),
     CycloidTrajectory.kind: (("knots", "period"), _cycloid),
 }
 

@@ -78,18 +78,6 @@ class BezierTrajectory(BasisTrajectory):
         """Start state and end position, each (n,)."""
         return {"q0": self.q0, "v0": self.v0, "a0": self.a0, "q1": self.q1}
 
-    def position_extrema(self) -> tuple[Array, Array]:
-        """See :meth:`Trajectory.position_extrema`. Exact, from the roots of the velocity."""
-        return self._extrema(0)
-
-    def velocity_extrema(self) -> tuple[Array, Array]:
-        """See :meth:`Trajectory.velocity_extrema`. Exact, from the roots of the acceleration."""
-        return self._extrema(1)
-
-    def acceleration_extrema(self) -> tuple[Array, Array]:
-        """See :meth:`Trajectory.acceleration_extrema`. Exact, from the roots of the jerk."""
-        return self._extrema(2)
-
     def _control_points(self, duration: float) -> Array:
         second = self.q0 + self.v0 * (duration / DEGREE)
         third = self.a0 * (duration**2 / (DEGREE * (DEGREE - 1))) + 2.0 * second - self.q0
@@ -105,6 +93,7 @@ class BezierTrajectory(BasisTrajectory):
         return np.vander(times / self.duration, DEGREE + 1, increasing=True)
 
     def _extrema(self, derivative: int) -> tuple[Array, Array]:
+        """Compute the exact extremes, from the roots of the next derivative."""
         powers = self._matrix[:, derivative * self.n : (derivative + 1) * self.n]
         lower, upper = np.empty(self.n), np.empty(self.n)
         for joint in range(self.n):
@@ -187,18 +176,6 @@ class FourierTrajectory(BasisTrajectory):
         frequency = np.array([self.base_frequency])
         return {"q_start": self.q_start, "sine": self.sine, "cosine": self.cosine, "base_frequency": frequency}
 
-    def position_extrema(self) -> tuple[Array, Array]:
-        """See :meth:`Trajectory.position_extrema`; wider than the truth by about 1e-6 rad at most."""
-        return self._extrema(0)
-
-    def velocity_extrema(self) -> tuple[Array, Array]:
-        """See :meth:`Trajectory.velocity_extrema`; wider than the truth by about 1e-6 of its amplitude at most."""
-        return self._extrema(1)
-
-    def acceleration_extrema(self) -> tuple[Array, Array]:
-        """See :meth:`Trajectory.acceleration_extrema`; wider than the truth by about 1e-6 of its amplitude at most."""
-        return self._extrema(2)
-
     def _build_matrix(self) -> Array:
         a, b, omega = self.sine, self.cosine, self._omega
         # Rows: 1, sin(w l t), cos(w l t); columns: q, v, a.
@@ -220,7 +197,7 @@ class FourierTrajectory(BasisTrajectory):
         return np.concatenate([np.ones((times.size, 1)), np.sin(angles), np.cos(angles)], axis=1)
 
     def _extrema(self, derivative: int) -> tuple[Array, Array]:
-        """Compute the extremes on a grid, plus the largest overshoot between two grid points.
+        """Compute the extremes on a grid, plus the largest overshoot between two grid points, about 1e-6 of them.
 
         At an extremum the slope is zero, and the nearest grid point is at most h/2 away, so the grid misses at most
         ``max |f''| (h/2)^2 / 2``. The grid is one period; it contains the state of rest.

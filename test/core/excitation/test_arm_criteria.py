@@ -15,7 +15,7 @@ from sysid_ros.core.excitation.criteria import (
     SMOOTH,
     BaseParameters,
     ErrorModel,
-    build_arm_criterion,
+    build_criterion,
 )
 from sysid_ros.core.excitation.model import ExcitationModel
 from sysid_ros.core.excitation.planner import (
@@ -27,7 +27,7 @@ from sysid_ros.core.excitation.planner import (
 from sysid_ros.core.excitation.problem import ExcitationProblem
 from sysid_ros.core.excitation.settings import CRITERIA, ExcitationSettings
 from sysid_ros.core.model.robot import EffortMeaning
-from sysid_ros.core.regressors import TorqueRegressor
+from sysid_ros.core.regressors.torque import TorqueRegressor
 
 EMPTY = Box(np.zeros(10), np.zeros(10))
 
@@ -103,7 +103,7 @@ def test_an_earlier_motion_counts_as_if_both_were_one(arm_model, gen3, criterion
     rng, n = np.random.default_rng(4), gen3.n
     one, two = rng.normal(size=(2, 30, n, 14 * n))
     errors = ErrorModel(gen3.theta_nominal, gen3.theta_box.radius, np.full(n, 0.02), np.full(n, 0.1), 0.7, 0.5)
-    added, together = (build_arm_criterion(criterion, errors, problem.base) for _ in range(2))
+    added, together = (build_criterion(criterion, errors, base=problem.base) for _ in range(2))
     added.add(one, 0.7)
     assert added.evaluate(two)[0] == pytest.approx(together.evaluate(np.concatenate([one, two]))[0], rel=1e-9)
 

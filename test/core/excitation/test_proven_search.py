@@ -114,7 +114,7 @@ def search(robot, monkeypatch):
         script.value, script.by_size = value, by_size
         bound = bound or (lambda path: Bound(robot.n))
         monkeypatch.setattr(whole_arm, "plan_excitation", script.plan)
-        monkeypatch.setattr(whole_arm, "_certify", script.prove)
+        monkeypatch.setattr(whole_arm, "prove_motion", script.prove)
         monkeypatch.setattr(Assumptions, "bound", lambda self, motion, history=None: bound(motion))
         monkeypatch.setattr(whole_arm._ProvenSearch, "_figure", lambda self, path: script.figure(path))
         scene, empty = Scene(ground_height=0.0, payload_spheres=()), Box(np.zeros(10), np.zeros(10))

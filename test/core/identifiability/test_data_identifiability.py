@@ -24,7 +24,7 @@ from sysid_ros.core.identifiability.settings import AnalysisSettings
 from sysid_ros.core.identifiability.structure import analyze_structure
 from sysid_ros.core.identifiability.tree_readers import tree_from_model
 from sysid_ros.core.model.robot import parameter_names
-from sysid_ros.core.regressors import TorqueRegressor
+from sysid_ros.core.regressors.torque import TorqueRegressor
 
 
 class Arm:

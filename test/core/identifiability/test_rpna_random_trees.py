@@ -18,7 +18,7 @@ from sysid_ros.core.identifiability.structure import analyze_structure
 from sysid_ros.core.identifiability.tree import Mimic, Rotor, TreeBody, build_tree
 from sysid_ros.core.identifiability.tree_readers import tree_from_model
 from sysid_ros.core.model.loader import load_robot
-from sysid_ros.core.regressors import MomentumRegressor
+from sysid_ros.core.regressors.momentum import MomentumRegressor
 
 
 def seeded(seed):

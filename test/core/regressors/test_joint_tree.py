@@ -5,7 +5,8 @@ import pinocchio as pin
 import pytest
 
 from sysid_ros.core.common.errors import ModelError
-from sysid_ros.core.regressors import JointTree, MomentumRegressor
+from sysid_ros.core.model.joint_tree import JointTree
+from sysid_ros.core.regressors.momentum import MomentumRegressor
 
 
 def test_ancestors_are_pinocchios_supports(case):

@@ -8,8 +8,10 @@ import pytest
 
 from sysid_ros.core import kernel
 from sysid_ros.core.model import joint_tree as tree_module
-from sysid_ros.core.regressors import JointTree, MomentumRegressor, TorqueRegressor
+from sysid_ros.core.model.joint_tree import JointTree
 from sysid_ros.core.regressors import columns as columns_module
+from sysid_ros.core.regressors.momentum import MomentumRegressor
+from sysid_ros.core.regressors.torque import TorqueRegressor
 from sysid_ros.papers.baselines.slotine_li import SlotineLiRegressor
 
 SAMPLES = 9

@@ -8,7 +8,8 @@ import pytest
 
 from sysid_ros.core import kernel
 from sysid_ros.core.model import joint_tree as tree_module
-from sysid_ros.core.regressors import JointTree, TorqueRegressor
+from sysid_ros.core.model.joint_tree import JointTree
+from sysid_ros.core.regressors.torque import TorqueRegressor
 
 PARENTS = ((0, 1, 2, 3, 4, 5, 6, 7), (0, 1, 2, 2, 4, 1), (0,), (0, 1, 0))
 PIECES = 6

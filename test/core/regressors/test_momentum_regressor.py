@@ -8,7 +8,8 @@ from textbook import load_textbook
 
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.model.robot import EffortMeaning
-from sysid_ros.core.regressors import MomentumRegressor, TorqueRegressor
+from sysid_ros.core.regressors.momentum import MomentumRegressor
+from sysid_ros.core.regressors.torque import TorqueRegressor
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(40)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sysid_ros.core.common.errors import SysidError
-from sysid_ros.core.regressors import MomentumRegressor
+from sysid_ros.core.regressors.momentum import MomentumRegressor
 
 STEP = 1e-5
 

@@ -8,7 +8,7 @@ import pytest
 from textbook import load_textbook
 
 from sysid_ros.core.model.robot import EffortMeaning
-from sysid_ros.core.regressors import TorqueRegressor
+from sysid_ros.core.regressors.torque import TorqueRegressor
 
 SAMPLES = 9
 

@@ -6,7 +6,8 @@ import pytest
 
 from sysid_ros.core.common.errors import SysidError
 from sysid_ros.core.model.robot import EffortMeaning
-from sysid_ros.core.regressors import MomentumRegressor, TorqueRegressor
+from sysid_ros.core.regressors.momentum import MomentumRegressor
+from sysid_ros.core.regressors.torque import TorqueRegressor
 
 
 def test_every_column_is_the_rate_of_momentum_minus_its_cause(case):

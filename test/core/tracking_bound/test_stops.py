@@ -170,7 +170,7 @@ def test_an_arm_that_stops_stays_inside(robot, tools, seed):
     noise = ("uniform", "pushing", "undamping")[seed]
     run = tools.run(robot, controller, truth, stop.evaluate, stop.duration + 0.3, 1.3, noise=noise, seed=seed)
     run, total = run.after(begin), add_payload(*truth)
-    assert controller.status.saturated_cycles == 0
+    assert controller.saturated_cycles == 0
     index = np.clip(((run.time - begin) / (BRAKE_TIME / 12)).astype(int), 0, len(stops.velocity) - 1)
     allowed = np.maximum(stops.velocity[index], stops.velocity[np.maximum(index - 1, 0)])
     dynamics = ArmDynamics(robot, total, armature=True)

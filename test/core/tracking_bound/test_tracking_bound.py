@@ -58,7 +58,7 @@ def drive(robot, tools, model, settings, truth, motion, balance=None, **conditio
     controller.set_model(model.theta, model.theta_box, model.payload, model.payload_box)
     controller.reset(balance)
     run = tools.run(robot, controller, truth, motion.evaluate, motion.duration + 0.2, HOLD, **conditions)
-    assert controller.status.saturated_cycles == 0
+    assert controller.saturated_cycles == 0
     return run
 
 

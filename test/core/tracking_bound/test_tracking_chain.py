@@ -64,7 +64,7 @@ def execute(robot, tools, stages, truth, **conditions):
 
     duration = T_P * (len(stages) - 1) + 3.3
     run = tools.run(robot, Switching(), truth, reference, duration, HOLD, **conditions)
-    assert controller.status.saturated_cycles == 0
+    assert controller.saturated_cycles == 0
     return run, reference
 
 
