@@ -39,7 +39,7 @@ def all_kinds():
 
 
 def all_settings():
-    """Every class of settings of the product."""
+    """Every class of settings of the product; those of baselines in papers are no parameters."""
     for package in (sysid_ros.core, sysid_ros.drivers, sysid_ros.emulators):
         for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
             importlib.import_module(module.name)
@@ -47,7 +47,9 @@ def all_settings():
     while waiting:
         below = waiting.pop().__subclasses__()
         waiting += below
-        found.update(kind for kind in below if kind.__module__.startswith("sysid_ros."))
+        found.update(
+            kind for kind in below if kind.__module__.startswith("sysid_ros.") and ".papers." not in kind.__module__
+        )
     return sorted(found, key=lambda kind: kind.__qualname__)
 
 
