@@ -230,7 +230,7 @@ def test_a_request_that_is_repeated_is_worked_on_once(bench, safe, robot):
     )
     client = bench.node.create_client(PlanTo, "safe_planner/plan_to")
     assert client.wait_for_service(PATIENCE)
-    searches = safe._service.searches
+    searches = safe._service
     before = searches._begun
     calls = [client.call_async(request) for _ in range(6)]
     assert wait_until(lambda: all(call.done() for call in calls), PATIENCE)
