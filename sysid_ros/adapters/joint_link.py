@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -256,11 +257,14 @@ def from_lbr_state(message: Any, joint_names: tuple[str, ...]) -> JointStates:
 
 
 def from_sample_batch(message: SampleBatch) -> Iterator[JointStates]:
-    """Convert a ``sysid_msgs/SampleBatch`` of a broadcaster for the driver, sample by sample."""
+    """Convert a ``sysid_msgs/SampleBatch`` of a broadcaster for the driver, sample by sample, without invalid ones."""
     names, n = tuple(message.joint_names), len(message.joint_names)
     for k, stamp in enumerate(message.stamps):
         row = slice(k * n, (k + 1) * n)
-        yield JointStates(stamp, names, message.positions[row], message.velocities[row], message.efforts[row])
+        states = JointStates(stamp, names, message.positions[row], message.velocities[row], message.efforts[row])
+        # Of numbers that are not finite the driver says which.
+        if all(message.valid[k : k + 1]) or not all(map(math.isfinite, (*states.position, *states.effort))):
+            yield states
 
 
 def _require(package: str, reason: str) -> None:

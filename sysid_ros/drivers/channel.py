@@ -99,8 +99,9 @@ class Channel:
             end = _LENGTH.size + _LENGTH.unpack_from(buffer)[0]
             if len(buffer) < end:
                 break
-            messages.append(pickle.loads(bytes(buffer[_LENGTH.size : end])))
-            del buffer[:end]
+            body = bytes(buffer[_LENGTH.size : end])
+            del buffer[:end]  # first: an unreadable message must not keep out all later ones
+            messages.append(pickle.loads(body))
         return messages
 
     def wait(self, timeout: float) -> list[Any]:

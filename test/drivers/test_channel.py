@@ -46,3 +46,18 @@ def test_a_closed_end_is_noticed_after_its_last_message(ends):
     with pytest.raises(EOFError):
         for _ in range(100):
             theirs.send("anybody?")
+
+
+class _Unreadable(Exception):
+    def __init__(self, first, second):
+        super().__init__(f"{first}{second}")
+
+
+def test_a_message_that_cannot_be_read_does_not_keep_out_later_ones(ends):
+    ours, theirs = ends
+    ours.send(_Unreadable("of", "a library"))
+    ours.send("brake")
+    with pytest.raises(TypeError):
+        theirs.wait(5.0)
+    ours.send("status")
+    assert theirs.wait(5.0) == ["brake", "status"]

@@ -20,7 +20,8 @@ from sysid_ros.adapters import goals as server_module
 from sysid_ros.adapters.goals import FEEDBACK_PERIOD, GoalServer, NewsFilter, prepare_folder
 from sysid_ros.adapters.identification import arm as arm_module
 from sysid_ros.adapters.identification import goals as goals_module
-from sysid_ros.adapters.identification.goals import settings_of
+from sysid_ros.adapters.identification.arm_goal import ArmGoalRun
+from sysid_ros.adapters.identification.goals import GoalBase, settings_of
 from sysid_ros.adapters.identification.monitor import Records, find_timing_doubt
 from sysid_ros.adapters.identification.results import build_result, payload_message
 from sysid_ros.cli.terminal import result_summary
@@ -339,3 +340,27 @@ def test_a_long_phase_says_that_it_lives(monkeypatch):
     now[0] = 60.0
     server.say_alive()
     assert len(told) == 5
+
+
+class QuickGoal(GoalBase):
+    """Ends with the estimate that its fields are; the controller has a model then."""
+
+    model = "new"
+
+    def _prepare(self):
+        self._monitor.estimate = self._goal
+
+    def _carry_out(self):
+        return Result()
+
+
+@pytest.mark.parametrize("is_consistent", [None, True, False])
+def test_the_next_move_assumes_no_model_after_inconsistent_data_or_a_known_load(is_consistent):
+    estimate = None if is_consistent is None else SimpleNamespace(is_consistent=is_consistent)
+    monitor = SimpleNamespace(begin=lambda recorder: None, end=lambda final: None, known_model="old")
+    node = SimpleNamespace(get_logger=lambda: None)
+    suite = SimpleNamespace(node=node, robot=None, monitor=monitor, clients=None, key=None)
+    goal = QuickGoal(suite, SimpleNamespace(is_moved_by_others=False), estimate, lambda: False)
+    assert goal.run(lambda progress: None).error_code == Result.NONE
+    assert monitor.known_model == (None if is_consistent is False else "new")
+    assert ArmGoalRun.model is GoalBase.model and GoalBase.model.fget(goal) is None

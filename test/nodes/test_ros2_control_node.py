@@ -19,7 +19,7 @@ from textbook import load_textbook
 from sysid_msgs.action import Identify
 from sysid_msgs.msg import DriverStatus, SampleBatch
 from sysid_ros.adapters.identification.monitor import SuiteMonitor
-from sysid_ros.adapters.joint_link import LinkSetup, RosJointLink, from_joint_state, from_lbr_state
+from sysid_ros.adapters.joint_link import LinkSetup, RosJointLink, from_joint_state, from_lbr_state, from_sample_batch
 from sysid_ros.core.collision.scene import Scene
 from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.control import RobustSettings
@@ -348,6 +348,12 @@ def test_samples_of_a_broadcaster_arrive_one_by_one_and_it_is_never_commanded():
     rclpy.try_shutdown(context=context)
     with pytest.raises(SysidError, match="monitor_only"):
         RosJointLink(replace(setup, commands="/commands"))
+
+
+def test_samples_that_a_broadcaster_calls_invalid_do_not_count():
+    batch = SampleBatch(joint_names=["a"], stamps=[1, 2, 3], valid=[True, False, False], velocities=[0.0] * 3)
+    batch.positions, batch.efforts = [1.0, 2.0, 3.0], [0.0, 0.0, np.nan]
+    assert [one.stamp_ns for one in from_sample_batch(batch)] == [1, 3]  # the driver says of 3 what is no number
 
 
 def test_the_emulator_takes_what_its_node_gives(tmp_path):
