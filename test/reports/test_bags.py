@@ -183,7 +183,7 @@ def test_joint_states_come_before_the_same_joints_in_other_messages(robot, short
     np.testing.assert_array_equal(named.samples.tau, 2.0 * short.tau)
 
 
-def write_wrist_bag(folder, robot, payload, bias, rate=200):
+def write_wrist_bag(folder, robot, payload, bias, rate=200, frames=()):
     """Three rests of an arm, with the wrenches of a sensor at its flange."""
     store, model = get_typestore(Stores.LATEST), robot.pin_model
     kinds = {"/joint_states": STATE.__msgtype__, "/ft": "geometry_msgs/msg/WrenchStamped"}
@@ -207,6 +207,9 @@ def write_wrist_bag(folder, robot, payload, bias, rate=200):
                     "/joint_states": STATE(header, list(robot.joint_names), q, noise[0], arm.gravity(q) + noise[1]),
                     "/ft": stamped(header, wrench(vector(*measured[:3]), vector(*measured[3:]))),
                 }
+                if frames:  # each sample in another one, the first of no number
+                    messages["/ft"].header.frame_id = frames[k % len(frames)]
+                    messages["/ft"].wrench.force.x = np.nan if k == 0 else measured[0]
                 for name, message in messages.items():
                     writer.write(topics[name], own, store.serialize_cdr(message, kinds[name]))
     return folder
@@ -227,9 +230,33 @@ def test_a_wrist_sensor_in_the_bag_narrows_the_payload(tmp_path):
     assert weighed["upper"][0] - weighed["lower"][0] < min(0.2, 0.3 * (plain["upper"][0] - plain["lower"][0]))
     with pytest.raises(InvalidRecording, match="none on /other, but on /ft"):
         bags.read_wrenches(bag, "/other")
-    for more in (["--wrench", "/ft"], ["--wrench-error", "1", "1"], ["--wrench", "/ft", "--wrench-error", "-1", "1"]):
+    bodies = ["--wrench", "/ft", "--wrench-error", "1", "1", "--body", "all"]
+    for more in (
+        bodies,
+        ["--wrench", "/ft"],
+        ["--wrench", "/ft", "--wrench-error", "1", "nan"],
+        ["--wrench-error", "1", "1"],
+        ["--wrench", "/ft", "--wrench-error", "-1", "1"],
+    ):
         with pytest.raises((SystemExit, ParameterOutOfRange)):
             offline_parser().read([*words, *more])
+
+
+def test_wrenches_are_finite_of_one_frame_and_read_up_to_a_cut(tmp_path):
+    robot = load_robot("kinova_gen3")
+    payload = from_com_form(1.2, robot.payload_prior.shape.com.center, 0.003 * np.eye(3))
+    bag = write_wrist_bag(tmp_path / "one", robot, payload, np.zeros(6), 20, (robot.flange_frame,))
+    wrenches, frame = bags.read_wrenches(bag, "/ft")
+    assert len(wrenches.stamps) == 3 * 29 and np.isfinite(wrenches.values).all() and frame == robot.flange_frame
+    with pytest.raises(InvalidRecording, match="frame of /ft is 'a', 'b'"):
+        bags.read_wrenches(write_wrist_bag(tmp_path / "two", robot, payload, np.zeros(6), 20, "ab"), "/ft")
+    cut = tmp_path / "cut.mcap"
+    cut.write_bytes(next(bag.glob("*.mcap")).read_bytes()[:-60_000])
+    table = tmp_path / "table.csv"
+    table.write_text("time,q1\n")
+    for path in (cut, table):
+        with pytest.raises(InvalidRecording, match="the bag is cut off, damaged or none"):
+            bags.read_wrenches(path, "/ft")
 
 
 def test_a_cut_bag_is_read_up_to_the_cut(robot, short, tmp_path):

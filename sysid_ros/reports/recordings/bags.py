@@ -149,22 +149,31 @@ def read_bag(path: Path, robot: RobotModel, options: ReadOptions, watch: Watch =
 def read_wrenches(path: Path, topic: str) -> tuple[Wrenches, str]:
     """Read ``geometry_msgs/WrenchStamped`` of a topic of a bag; return the wrenches and the frame they are in.
 
+    Messages with numbers that are not finite are left out; a bag that was cut off is read as far as it goes.
+
     Raises:
-        InvalidRecording: There is none on this topic.
+        InvalidRecording: There is none on this topic, or they are in several frames.
     """
     stamps, rows, frames, others = list[int](), list[list[float]](), set[str](), set[str]()
-    for _, name, _, recorded_ns, message in _messages(path, (_WRENCH,)):
-        others.add(name)
-        if name == topic:
-            stamps.append(_stamp(message.header.stamp) or recorded_ns)
+    damage = ""
+    try:
+        for _, name, _, recorded_ns, message in _messages(path, (_WRENCH,)):
+            others.add(name)
             force, moment = message.wrench.force, message.wrench.torque
-            rows.append([force.x, force.y, force.z, moment.x, moment.y, moment.z])
-            frames.add(message.header.frame_id)
+            row = [force.x, force.y, force.z, moment.x, moment.y, moment.z]
+            if name == topic and np.isfinite(row).all():
+                stamps.append(_stamp(message.header.stamp) or recorded_ns)
+                rows.append(row)
+                frames.add(message.header.frame_id)
+    except Exception as error:  # as of joint states
+        damage = f"; the bag is cut off, damaged or none ({error})"
     if not rows:
-        found = f"none on {topic}" + (f", but on {', '.join(sorted(others))}" if others else "")
+        found = f"none on {topic}" + (f", but on {', '.join(sorted(others))}" if others else "") + damage
         raise InvalidRecording(path, f"the messages of type {_WRENCH}", found, "those of the wrist sensor (--wrench)")
+    if len(frames) > 1:
+        raise InvalidRecording(path, f"the frame of {topic}", ", ".join(map(repr, sorted(frames))), "a single frame")
     order = np.argsort(stamps, kind="stable")
-    return Wrenches(np.array(stamps, dtype=np.int64)[order], np.array(rows)[order]), sorted(frames)[0]
+    return Wrenches(np.array(stamps, dtype=np.int64)[order], np.array(rows)[order]), frames.pop()
 
 
 # Messages
