@@ -2,6 +2,8 @@
 
 import dataclasses
 import shutil
+import sqlite3
+from contextlib import closing
 
 import numpy as np
 import pinocchio as pin
@@ -181,6 +183,21 @@ def test_joint_states_come_before_the_same_joints_in_other_messages(robot, short
     same(read_recording(folder, robot), short)
     named = read_recording(folder, robot, ReadOptions(topics=("/robot",)))
     np.testing.assert_array_equal(named.samples.tau, 2.0 * short.tau)
+    shutil.copy(next(write_bag(tmp_path / "c", short, [part(robot, "/joint_states", [0])]).glob("*.mcap")), folder)
+    (folder / "0.mcap").unlink()  # joint states of one joint are none of the arm
+    np.testing.assert_array_equal(read_recording(folder, robot).samples.tau, 2.0 * short.tau)
+
+
+def test_messages_that_say_too_little_are_refused_with_what_lacks(robot, short, tmp_path):
+    """SQLite bags of older ROS have no definitions; states of an LBR no names."""
+    bag = write_vendor_bag(tmp_path / "lbr", robot, short, "lbr_fri_idl/msg/LBRState", StoragePlugin.SQLITE3)
+    with pytest.raises(InvalidRecording, match="the file has 7 joints without names"):
+        read_recording(bag, load_robot("kinova_gen3_6dof"))
+    with closing(sqlite3.connect(next(bag.glob("*.db3")))) as file:
+        file.execute("DELETE FROM message_definitions")
+        file.commit()
+    with pytest.raises(InvalidRecording, match="definition of lbr_fri_idl/msg/LBRState is missing.*ros2 bag convert"):
+        read_recording(bag, robot)
 
 
 def write_wrist_bag(folder, robot, payload, bias, rate=200, frames=()):

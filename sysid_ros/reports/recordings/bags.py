@@ -64,7 +64,7 @@ def _of_lbr_state(message: Any, joint_names: tuple[str, ...]) -> _Joints:
     # It has no names: its joints are those of the arm, from base to flange. It has no velocities either.
     stamp = int(message.time_stamp_sec) * 10**9 + int(message.time_stamp_nano_sec)
     if len(message.measured_joint_position) != len(joint_names):
-        return (), stamp, {}
+        return (f"{len(message.measured_joint_position)} joints without names",), stamp, {}
     values = {"q": message.measured_joint_position, "v": np.zeros(0), "tau": message.measured_torque}
     return joint_names, stamp, values
 
@@ -126,7 +126,7 @@ def read_bag(path: Path, robot: RobotModel, options: ReadOptions, watch: Watch =
         raise InvalidRecording(path, "the unit of t", "given", "none: stamps of a bag have one")
     streams, notices = list[_Stream](), list[str]()
     for types in [tuple(_TYPES)] if options.topics else [(JOINT_STATE,), tuple(_TYPES)[1:]]:
-        if not any(set(robot.joint_names) & set(stream.names) for stream in streams):
+        if not set(robot.joint_names) <= {name for stream in streams for name in stream.names}:
             found, notices = _collect(path, robot, options, watch, types)
             streams += found
     if not streams:
@@ -284,7 +284,11 @@ def _cut_db3_messages(path: Path, types: tuple[str, ...]) -> Iterator[_Message]:
 def _rosbags_messages(path: Path, types: tuple[str, ...]) -> Iterator[_Message]:
     store = rosbags_types.get_typestore(rosbags_types.Stores.LATEST)
     with rosbags.AnyReader([path], default_typestore=store) as reader:
-        connections = [connection for connection in reader.connections if connection.msgtype in types]
+        wanted = [connection for connection in reader.connections if connection.msgtype in types]
+        connections = [one for one in wanted if one.msgtype in reader.typestore.types]
+        if wanted and not connections:
+            allowed = "in the bag: convert it to MCAP with `ros2 bag convert` where that package is installed"
+            raise InvalidRecording(path, f"the definition of {wanted[0].msgtype}", "missing", allowed)
         total = max(sum(connection.msgcount for connection in connections), 1)
         messages = reader.messages(connections) if connections else ()
         for number, (connection, recorded_ns, data) in enumerate(messages):
