@@ -12,6 +12,7 @@ from recording_files import batches_of, write_csv, write_mcap
 from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
+from sysid_ros.cli import offline
 from sysid_ros.cli.offline import identify_file
 from sysid_ros.cli.parse_recordings import offline_parser
 from sysid_ros.core.common.errors import ParameterOutOfRange
@@ -257,6 +258,23 @@ def test_a_wrist_sensor_in_the_bag_narrows_the_payload(tmp_path):
     ):
         with pytest.raises((SystemExit, ParameterOutOfRange)):
             offline_parser().read([*words, *more])
+
+
+def test_a_tare_of_the_same_sensor_takes_the_tool_off(tmp_path):
+    robot, bias = load_robot("kinova_gen3"), np.array([3.0, -2.0, 8.0, 0.1, 0.2, -0.1])
+    payload = from_com_form(1.2, robot.payload_prior.shape.com.center, 0.003 * np.eye(3))
+    tool = from_com_form(0.3, 0.5 * robot.payload_prior.shape.com.center, 1e-3 * np.eye(3))
+    bag = write_wrist_bag(tmp_path / "bag", robot, tool + payload, bias)
+    empty = write_wrist_bag(tmp_path / "empty", robot, tool, bias)
+    other = write_wrist_bag(tmp_path / "other", robot, tool, bias, 200, ("another",))
+    words = [str(bag), "--model", "kinova_gen3", "--wrench", "/ft", "--wrench-error", "0.2", "0.01", "--tare"]
+    recording, tare = (read_recording(one, robot, ReadOptions(effort_sign=1.0)) for one in (bag, empty))
+    options = offline_parser().read([*words, str(empty)])
+    prior = offline._weighed_at_the_wrist(options, str(bag), robot, recording, tare).payload_prior
+    assert prior.contains(payload) and prior.box.width[0] < 0.3
+    options = offline_parser().read([*words, str(other)])
+    with pytest.raises(InvalidRecording, match="the frame of /ft is 'another'"):
+        offline._weighed_at_the_wrist(options, str(bag), robot, recording, tare)
 
 
 def test_wrenches_are_finite_of_one_frame_and_read_up_to_a_cut(tmp_path):
