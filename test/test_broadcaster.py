@@ -128,6 +128,8 @@ def test_times_rise_within_a_batch_whatever_the_clock_does(program):
     batches = run(program, 3, [(stamp, "free") for stamp in stamps])["batches"]
     assert [one["stamps"] for one in batches] == [[2, 3, 4]]
     assert (batches[0]["first"], batches[0]["dropped"]) == (2, 2)
+    unset = run(program, 2, [(stamp, "free") for stamp in (0, 0, 7, 8, 0, 3, 4)])["batches"]  # a simulation begins at 0
+    assert [one["stamps"] for one in unset] == [[7, 8], [3, 4]] and unset[1]["dropped"] == 0
 
 
 @pytest.mark.parametrize("size", [0, 1001, -1])

@@ -73,9 +73,10 @@ class SampleBroadcaster : public controller_interface::ControllerInterface {
           if (one.get_prefix_name() == joints_[j] && one.get_interface_name() == kinds_[k])
             places_.push_back(&values_[k][j]);
     }
-    return places_.size() == state_interfaces_.size() && places_.size() == joints_.size() * kinds_.size()
-               ? CallbackReturn::SUCCESS
-               : CallbackReturn::ERROR;
+    if (places_.size() == state_interfaces_.size() && places_.size() == joints_.size() * kinds_.size())
+      return CallbackReturn::SUCCESS;
+    RCLCPP_ERROR(get_node()->get_logger(), "the state interfaces are not those asked for: is a joint named twice?");
+    return CallbackReturn::ERROR;
   }
 
   controller_interface::return_type update(const rclcpp::Time& time, const rclcpp::Duration&) override {

@@ -46,7 +46,7 @@ from sysid_ros.reports.estimate_yaml import body_text
 from sysid_ros.reports.folders import TARE, make_results_directory
 from sysid_ros.reports.recordings.files import read_recording, weighed
 from sysid_ros.reports.recordings.options import InvalidRecording, ReadOptions
-from sysid_ros.reports.recordings.readers import Recording
+from sysid_ros.reports.recordings.readers import Recording, with_velocity_error
 from sysid_ros.reports.recordings.recording import RECORDING
 from sysid_ros.reports.recordings.tables import write_npz
 from sysid_ros.reports.result import IdentificationResult, MotionRecord, followed_motions
@@ -223,8 +223,14 @@ def _weighed_at_the_wrist(
     if tare is None and tool > 0.0:
         allowed = f"a recording with the empty hand: the tool of {tool:.2f} kg is behind the sensor, too"
         raise ParameterOutOfRange("--tare", "none", allowed)
-    empty = None if tare is None else (tare.batches, read_wrenches(Path(options.tare_file), options.wrench)[0])
-    box = bound_by_wrench(robot, sensor, read_settings(options), (recording.batches, wrenches), empty)
+    empty, known = None, with_velocity_error(robot, recording)
+    if tare is not None:
+        of_tare, tared = read_wrenches(Path(options.tare_file), options.wrench)
+        if tared != frame:
+            allowed = f"wrenches in the frame of the other recording, {frame!r}"
+            raise InvalidRecording(options.tare_file, f"the frame of {options.wrench}", repr(tared), allowed)
+        empty, known = (tare.batches, of_tare), with_velocity_error(known, tare)
+    box = bound_by_wrench(known, sensor, read_settings(options), (recording.batches, wrenches), empty)
     return with_wrench(robot, box)
 
 

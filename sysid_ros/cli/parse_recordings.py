@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 from pathlib import Path
 
@@ -87,8 +88,10 @@ def _check_offline(options: argparse.Namespace) -> None:
     recording_options(options)
     if (options.wrench is None) != (options.wrench_error is None):
         raise ParameterOutOfRange("--wrench", options.wrench, "a topic, and --wrench-error with its errors")
-    if options.wrench_error is not None and min(options.wrench_error) < 0.0:
+    if options.wrench_error is not None and not all(0.0 <= one < math.inf for one in options.wrench_error):
         raise ParameterOutOfRange("--wrench-error", options.wrench_error, "0 or more [N], [Nm]")
+    if options.wrench is not None and not is_payload:
+        raise ParameterOutOfRange("--wrench", options.wrench, "with the payload only, without --body")
     if options.mass is not None:
         if not is_payload:
             raise ParameterOutOfRange("--mass", options.mass, "with the payload only, without --body")

@@ -2,6 +2,8 @@
 
 import dataclasses
 import shutil
+import sqlite3
+from contextlib import closing
 
 import numpy as np
 import pinocchio as pin
@@ -10,6 +12,7 @@ from recording_files import batches_of, write_csv, write_mcap
 from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
+from sysid_ros.cli import offline
 from sysid_ros.cli.offline import identify_file
 from sysid_ros.cli.parse_recordings import offline_parser
 from sysid_ros.core.common.errors import ParameterOutOfRange
@@ -181,9 +184,24 @@ def test_joint_states_come_before_the_same_joints_in_other_messages(robot, short
     same(read_recording(folder, robot), short)
     named = read_recording(folder, robot, ReadOptions(topics=("/robot",)))
     np.testing.assert_array_equal(named.samples.tau, 2.0 * short.tau)
+    shutil.copy(next(write_bag(tmp_path / "c", short, [part(robot, "/joint_states", [0])]).glob("*.mcap")), folder)
+    (folder / "0.mcap").unlink()  # joint states of one joint are none of the arm
+    np.testing.assert_array_equal(read_recording(folder, robot).samples.tau, 2.0 * short.tau)
 
 
-def write_wrist_bag(folder, robot, payload, bias, rate=200):
+def test_messages_that_say_too_little_are_refused_with_what_lacks(robot, short, tmp_path):
+    """SQLite bags of older ROS have no definitions; states of an LBR no names."""
+    bag = write_vendor_bag(tmp_path / "lbr", robot, short, "lbr_fri_idl/msg/LBRState", StoragePlugin.SQLITE3)
+    with pytest.raises(InvalidRecording, match="the file has 7 joints without names"):
+        read_recording(bag, load_robot("kinova_gen3_6dof"))
+    with closing(sqlite3.connect(next(bag.glob("*.db3")))) as file:
+        file.execute("DELETE FROM message_definitions")
+        file.commit()
+    with pytest.raises(InvalidRecording, match="definition of lbr_fri_idl/msg/LBRState is missing.*ros2 bag convert"):
+        read_recording(bag, robot)
+
+
+def write_wrist_bag(folder, robot, payload, bias, rate=200, frames=()):
     """Three rests of an arm, with the wrenches of a sensor at its flange."""
     store, model = get_typestore(Stores.LATEST), robot.pin_model
     kinds = {"/joint_states": STATE.__msgtype__, "/ft": "geometry_msgs/msg/WrenchStamped"}
@@ -207,6 +225,9 @@ def write_wrist_bag(folder, robot, payload, bias, rate=200):
                     "/joint_states": STATE(header, list(robot.joint_names), q, noise[0], arm.gravity(q) + noise[1]),
                     "/ft": stamped(header, wrench(vector(*measured[:3]), vector(*measured[3:]))),
                 }
+                if frames:  # each sample in another one, the first of no number
+                    messages["/ft"].header.frame_id = frames[k % len(frames)]
+                    messages["/ft"].wrench.force.x = np.nan if k == 0 else measured[0]
                 for name, message in messages.items():
                     writer.write(topics[name], own, store.serialize_cdr(message, kinds[name]))
     return folder
@@ -227,9 +248,50 @@ def test_a_wrist_sensor_in_the_bag_narrows_the_payload(tmp_path):
     assert weighed["upper"][0] - weighed["lower"][0] < min(0.2, 0.3 * (plain["upper"][0] - plain["lower"][0]))
     with pytest.raises(InvalidRecording, match="none on /other, but on /ft"):
         bags.read_wrenches(bag, "/other")
-    for more in (["--wrench", "/ft"], ["--wrench-error", "1", "1"], ["--wrench", "/ft", "--wrench-error", "-1", "1"]):
+    bodies = ["--wrench", "/ft", "--wrench-error", "1", "1", "--body", "all"]
+    for more in (
+        bodies,
+        ["--wrench", "/ft"],
+        ["--wrench", "/ft", "--wrench-error", "1", "nan"],
+        ["--wrench-error", "1", "1"],
+        ["--wrench", "/ft", "--wrench-error", "-1", "1"],
+    ):
         with pytest.raises((SystemExit, ParameterOutOfRange)):
             offline_parser().read([*words, *more])
+
+
+def test_a_tare_of_the_same_sensor_takes_the_tool_off(tmp_path):
+    robot, bias = load_robot("kinova_gen3"), np.array([3.0, -2.0, 8.0, 0.1, 0.2, -0.1])
+    payload = from_com_form(1.2, robot.payload_prior.shape.com.center, 0.003 * np.eye(3))
+    tool = from_com_form(0.3, 0.5 * robot.payload_prior.shape.com.center, 1e-3 * np.eye(3))
+    bag = write_wrist_bag(tmp_path / "bag", robot, tool + payload, bias)
+    empty = write_wrist_bag(tmp_path / "empty", robot, tool, bias)
+    other = write_wrist_bag(tmp_path / "other", robot, tool, bias, 200, ("another",))
+    words = [str(bag), "--model", "kinova_gen3", "--wrench", "/ft", "--wrench-error", "0.2", "0.01", "--tare"]
+    recording, tare = (read_recording(one, robot, ReadOptions(effort_sign=1.0)) for one in (bag, empty))
+    options = offline_parser().read([*words, str(empty)])
+    prior = offline._weighed_at_the_wrist(options, str(bag), robot, recording, tare).payload_prior
+    assert prior.contains(payload) and prior.box.width[0] < 0.3
+    options = offline_parser().read([*words, str(other)])
+    with pytest.raises(InvalidRecording, match="the frame of /ft is 'another'"):
+        offline._weighed_at_the_wrist(options, str(bag), robot, recording, tare)
+
+
+def test_wrenches_are_finite_of_one_frame_and_read_up_to_a_cut(tmp_path):
+    robot = load_robot("kinova_gen3")
+    payload = from_com_form(1.2, robot.payload_prior.shape.com.center, 0.003 * np.eye(3))
+    bag = write_wrist_bag(tmp_path / "one", robot, payload, np.zeros(6), 20, (robot.flange_frame,))
+    wrenches, frame = bags.read_wrenches(bag, "/ft")
+    assert len(wrenches.stamps) == 3 * 29 and np.isfinite(wrenches.values).all() and frame == robot.flange_frame
+    with pytest.raises(InvalidRecording, match="frame of /ft is 'a', 'b'"):
+        bags.read_wrenches(write_wrist_bag(tmp_path / "two", robot, payload, np.zeros(6), 20, "ab"), "/ft")
+    cut = tmp_path / "cut.mcap"
+    cut.write_bytes(next(bag.glob("*.mcap")).read_bytes()[:-60_000])
+    table = tmp_path / "table.csv"
+    table.write_text("time,q1\n")
+    for path in (cut, table):
+        with pytest.raises(InvalidRecording, match="the bag is cut off, damaged or none"):
+            bags.read_wrenches(path, "/ft")
 
 
 def test_a_cut_bag_is_read_up_to_the_cut(robot, short, tmp_path):

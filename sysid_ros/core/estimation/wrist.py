@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from sysid_ros.core.common.box import Box
-from sysid_ros.core.common.errors import SysidError
+from sysid_ros.core.common.errors import ParameterOutOfRange, SysidError
 from sysid_ros.core.common.spatial import skew
-from sysid_ros.core.estimation.parameters.settings import EstimatorSettings
+from sysid_ros.core.estimation.parameters.settings import PAYLOAD, EstimatorSettings
 from sysid_ros.core.estimation.sensor_statistics import find_standstills
 from sysid_ros.core.estimation.windows.samples import SampleBlock, Wrenches
-from sysid_ros.core.model.inertia import from_com_form
+from sysid_ros.core.model.inertia import from_com_form, to_com_form
 from sysid_ros.core.model.payload import object_box
-from sysid_ros.core.model.robot import PositionSide, RobotModel, frame_placement
+from sysid_ros.core.model.robot import RobotModel, frame_placement
 
 Array = NDArray[np.float64]
 
@@ -32,8 +32,12 @@ _HEAVIEST = 100.0
 """Mass [kg] and first moments [kg m] beyond which no tool is."""
 _CREEP = 0.01
 """Sum of the turns of all joints beyond which an arm does not rest [rad]."""
+_LONGEST_STEP = 0.25
+"""Longest time between wrenches of one rest, over the time of all [-]."""
 _MARGIN = 1e-6
 """Allowance for the tolerances of the solver, of the size of a bound [-]."""
+_INFEASIBLE = 2
+"""Status of scipy's ``linprog`` where there is no solution; any other but 0 says nothing."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +46,9 @@ class WristSensor:
 
     Attributes:
         frame: Frame in which it measures, fixed to the last body.
-        force_error: Largest error of a mean force at rest along each axis, besides the bias [N].
+        force_error: Largest error of a mean force at rest along each axis, besides bias and gain [N].
         moment_error: Largest error of a mean moment likewise [Nm].
-        share: Largest error of both besides, over their size [-].
+        share: Largest error of the gain of each axis besides, which stays the same [-].
     """
 
     frame: str
@@ -73,9 +77,13 @@ def bound_by_wrench(
         Mass [kg] and first moments [kg m] about the frame of the last joint, (4,).
 
     Raises:
-        SysidError: The arm does not rest while there are wrenches, or no payload of the prior explains them.
+        SysidError: The arm does not rest while there are wrenches, no payload of the prior explains them, or the prior
+            is of the whole end effector, part of which is in front of the sensor.
         ModelError: There is no such frame, or it is not fixed to the last body.
     """
+    if robot.payload_prior.target != PAYLOAD:
+        allowed = "one of a payload: part of the end effector is in front of the sensor"
+        raise ParameterOutOfRange("--prior", robot.payload_prior.name, allowed)
     rows, right, errors = [], [], []
     # The gripper may have moved since the hand was empty, in any state.
     now, then = (robot.gripper_state(name).change for name in (settings.gripper, ""))
@@ -97,6 +105,8 @@ def bound_by_wrench(
         own = a * np.concatenate([np.full(8, sign), np.ones(6)])
         program = {"A_ub": np.concatenate([own, -own]), "b_ub": np.concatenate([b + size, size - b]), "bounds": limits}
         ends = [linprog(way * np.eye(14)[k], **program) for k in range(4) for way in (1.0, -1.0)]
+        if failed := [one for one in ends if one.status not in (0, _INFEASIBLE)]:
+            raise SysidError(f"the linear program of the wrenches was not solved: {failed[0].message}")
         if all(one.status == 0 for one in ends):
             low, high = (np.array([one.fun for one in ends[first::2]]) for first in (0, 1))
             found.append((low, -high))
@@ -126,29 +136,35 @@ def _rests(
     upper = upper + np.maximum(np.abs(prior.box.lower), prior.box.upper)
     heaviest, lever = upper[0], float(np.linalg.norm(upper[1:4]) + upper[0] * np.linalg.norm(origin))
     lever += float(upper[[4, 6, 9]].sum())  # turned by 1 rad/s^2 while the CoM stays
+    # Gears that deflect between encoder and link count as resolution.
     tilt = settings.gravity_cone + 0.5 * float(np.sum(robot.link_sensors.position_resolution))
     for piece in find_standstills(robot, blocks, settings):
         inside = (wrenches.stamps >= piece.stamps[0]) & (wrenches.stamps <= piece.stamps[-1])
-        turned = float(np.sum(np.ptp(piece.q, axis=0)))
-        if not inside.any() or turned > _CREEP:
+        times = 1e-9 * (wrenches.stamps[inside] - piece.stamps[0])
+        change = np.ptp(piece.q, axis=0)
+        turned, seconds = float(np.sum(change)), float(np.ptp(times)) if times.size else 0.0
+        if turned > _CREEP or seconds == 0.0 or np.diff(times).max() > _LONGEST_STEP * seconds:
             continue
-        q, seconds = piece.q.mean(axis=0), float(piece.seconds[-1])
+        share = (times - times[0]) / seconds
+        weights = np.gradient(times) * share * (1.0 - share)
+        q = piece.q.mean(axis=0)
         pin.computeJointJacobians(model, data, q)
         gravity = data.oMi[robot.n].rotation.T @ robot.gravity
         weight = np.zeros((6, 4))
         weight[:3, 0] = rotation.T @ gravity
         weight[3:, 0] = -rotation.T @ np.cross(origin, gravity)
         weight[3:, 1:] = -rotation.T @ skew(gravity)
-        # The mean acceleration follows from the speeds at both ends.
+        # With weights w = 6 s (1 - s) / T over s = t / T, partial integration leaves of an acceleration positions,
+        # |mean of w a| <= 12 / T^2 (largest - smallest position), or speeds, |mean of w a| <= 3 / T (largest speed).
         jacobian = pin.getJointJacobian(model, data, robot.n, pin.ReferenceFrame.LOCAL_WORLD_ALIGNED)
-        speeds = np.abs(piece.v[[0, -1]]).sum(axis=0) + 2.0 * robot.sensors.velocity_error
+        gears = robot.link_sensors.velocity_error - robot.sensors.velocity_error
+        swing = 12.0 * (change + robot.sensors.position_resolution) / seconds**2 + 3.0 * gears / seconds
         reach, turn = (np.linalg.norm(part, axis=0) for part in (jacobian[:3], jacobian[3:]))
-        if robot.elasticity is not None and robot.elasticity.position_side is PositionSide.MOTOR:
-            turned += float(np.sum(robot.elasticity.deflection(np.abs(piece.tau.mean(axis=0)))))
-        moved = float((reach + turn) @ speeds) / seconds + (tilt + turned) * float(np.linalg.norm(gravity))
-        measured = wrenches.values[inside].mean(axis=0)
+        moved = float((reach + turn) @ swing) + (tilt + turned) * float(np.linalg.norm(gravity))
+        measured = weights @ wrenches.values[inside] / weights.sum()
         errors = np.repeat([sensor.force_error + heaviest * moved, sensor.moment_error + lever * moved], 3)
-        found.append((weight, measured, errors + sensor.share * np.abs(measured)))
+        # With (1 + c) true + bias = measured, c / (1 + c) measured is missing, and a constant, which is bias.
+        found.append((weight, measured, errors + sensor.share / (1.0 - sensor.share) * np.abs(measured)))
     if not found:
         raise SysidError("the arm does not rest while there are wrenches: record them with the joint states")
     return found
@@ -159,12 +175,13 @@ def with_wrench(robot: RobotModel, box: Box) -> RobotModel:
     prior, shape = robot.payload_prior, robot.payload_prior.shape
     low, high = prior.box.lower.copy(), prior.box.upper.copy()
     low[:4], high[:4] = box.lower, box.upper
-    nominal = prior.nominal
+    mass = max(float(box.center[0]), 1e-6)
+    com, about_com = box.center[1:] / mass, to_com_form(prior.nominal)[2] * mass / max(float(prior.nominal[0]), 1e-6)
     if shape is not None:
         of_mass = object_box([box.lower[0], box.upper[0]], shape.com, shape.gyration)
         low, high = np.maximum(low, of_mass.lower), np.minimum(high, of_mass.upper)
-        mass = max(float(box.center[0]), 1e-6)
-        com = np.clip(box.center[1:] / mass, shape.com.lower, shape.com.upper)
-        nominal = from_com_form(mass, com, 0.5 * mass * shape.gyration**2 * np.eye(3))
+        com = np.clip(com, shape.com.lower, shape.com.upper)
+        about_com = 0.5 * mass * shape.gyration**2 * np.eye(3)
+    nominal = from_com_form(mass, com, about_com)
     name = f"{prior.name}, weighed by a wrist sensor: {box.lower[0]:.3f} to {box.upper[0]:.3f} kg"
     return replace(robot, payload_prior=replace(prior, box=Box(low, high), nominal=nominal, name=name))

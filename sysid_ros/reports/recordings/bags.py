@@ -64,7 +64,7 @@ def _of_lbr_state(message: Any, joint_names: tuple[str, ...]) -> _Joints:
     # It has no names: its joints are those of the arm, from base to flange. It has no velocities either.
     stamp = int(message.time_stamp_sec) * 10**9 + int(message.time_stamp_nano_sec)
     if len(message.measured_joint_position) != len(joint_names):
-        return (), stamp, {}
+        return (f"{len(message.measured_joint_position)} joints without names",), stamp, {}
     values = {"q": message.measured_joint_position, "v": np.zeros(0), "tau": message.measured_torque}
     return joint_names, stamp, values
 
@@ -126,7 +126,7 @@ def read_bag(path: Path, robot: RobotModel, options: ReadOptions, watch: Watch =
         raise InvalidRecording(path, "the unit of t", "given", "none: stamps of a bag have one")
     streams, notices = list[_Stream](), list[str]()
     for types in [tuple(_TYPES)] if options.topics else [(JOINT_STATE,), tuple(_TYPES)[1:]]:
-        if not any(set(robot.joint_names) & set(stream.names) for stream in streams):
+        if not set(robot.joint_names) <= {name for stream in streams for name in stream.names}:
             found, notices = _collect(path, robot, options, watch, types)
             streams += found
     if not streams:
@@ -149,22 +149,31 @@ def read_bag(path: Path, robot: RobotModel, options: ReadOptions, watch: Watch =
 def read_wrenches(path: Path, topic: str) -> tuple[Wrenches, str]:
     """Read ``geometry_msgs/WrenchStamped`` of a topic of a bag; return the wrenches and the frame they are in.
 
+    Messages with numbers that are not finite are left out; a bag that was cut off is read as far as it goes.
+
     Raises:
-        InvalidRecording: There is none on this topic.
+        InvalidRecording: There is none on this topic, or they are in several frames.
     """
     stamps, rows, frames, others = list[int](), list[list[float]](), set[str](), set[str]()
-    for _, name, _, recorded_ns, message in _messages(path, (_WRENCH,)):
-        others.add(name)
-        if name == topic:
-            stamps.append(_stamp(message.header.stamp) or recorded_ns)
+    damage = ""
+    try:
+        for _, name, _, recorded_ns, message in _messages(path, (_WRENCH,)):
+            others.add(name)
             force, moment = message.wrench.force, message.wrench.torque
-            rows.append([force.x, force.y, force.z, moment.x, moment.y, moment.z])
-            frames.add(message.header.frame_id)
+            row = [force.x, force.y, force.z, moment.x, moment.y, moment.z]
+            if name == topic and np.isfinite(row).all():
+                stamps.append(_stamp(message.header.stamp) or recorded_ns)
+                rows.append(row)
+                frames.add(message.header.frame_id)
+    except Exception as error:  # as of joint states
+        damage = f"; the bag is cut off, damaged or none ({error})"
     if not rows:
-        found = f"none on {topic}" + (f", but on {', '.join(sorted(others))}" if others else "")
+        found = f"none on {topic}" + (f", but on {', '.join(sorted(others))}" if others else "") + damage
         raise InvalidRecording(path, f"the messages of type {_WRENCH}", found, "those of the wrist sensor (--wrench)")
+    if len(frames) > 1:
+        raise InvalidRecording(path, f"the frame of {topic}", ", ".join(map(repr, sorted(frames))), "a single frame")
     order = np.argsort(stamps, kind="stable")
-    return Wrenches(np.array(stamps, dtype=np.int64)[order], np.array(rows)[order]), sorted(frames)[0]
+    return Wrenches(np.array(stamps, dtype=np.int64)[order], np.array(rows)[order]), frames.pop()
 
 
 # Messages
@@ -275,7 +284,11 @@ def _cut_db3_messages(path: Path, types: tuple[str, ...]) -> Iterator[_Message]:
 def _rosbags_messages(path: Path, types: tuple[str, ...]) -> Iterator[_Message]:
     store = rosbags_types.get_typestore(rosbags_types.Stores.LATEST)
     with rosbags.AnyReader([path], default_typestore=store) as reader:
-        connections = [connection for connection in reader.connections if connection.msgtype in types]
+        wanted = [connection for connection in reader.connections if connection.msgtype in types]
+        connections = [one for one in wanted if one.msgtype in reader.typestore.types]
+        if wanted and not connections:
+            allowed = "in the bag: convert it to MCAP with `ros2 bag convert` where that package is installed"
+            raise InvalidRecording(path, f"the definition of {wanted[0].msgtype}", "missing", allowed)
         total = max(sum(connection.msgcount for connection in connections), 1)
         messages = reader.messages(connections) if connections else ()
         for number, (connection, recorded_ns, data) in enumerate(messages):

@@ -93,6 +93,58 @@ def test_gears_that_deflect_and_a_gripper_that_moves_are_counted(robot):
     assert np.all((box.lower <= payload[:4]) & (payload[:4] <= box.upper))
 
 
+def test_wrenches_of_the_first_moments_of_a_rest_may_hold_its_last_acceleration(robot):
+    """An arm that creeps to a stop, and a sensor that is recorded for 50 ms only; the wrench by Pinocchio's motions."""
+    payload, bias = from_com_form(1.5, robot.payload_prior.shape.com.center, 0.003 * np.eye(3)), np.ones(6)
+    rng, tau, seconds, times = np.random.default_rng(4), 0.01, np.arange(150) / RATE, np.arange(11) / 200.0
+    model, data = robot.pin_model, robot.pin_model.createData()
+    to_sensor = pin.SE3(*frame_placement(robot, FRAME)).inverse()
+    blocks, stamps, rows = [], [], []
+    for k in range(4):
+        q, speed = robot.home + rng.uniform(-0.8, 0.8, robot.n), 0.01 * rng.choice((-1.0, 1.0), robot.n)
+        v = speed * np.exp(-seconds[:, None] / tau)
+        own = np.round(1e9 * (100.0 + 10.0 * k + seconds)).astype(np.int64)
+        moved = q + speed * tau * (1.0 - np.exp(-seconds[:, None] / tau))
+        blocks.append(SampleBlock(own, 1000 * k + np.arange(150), moved, v, np.zeros_like(v)))
+        for time in times:
+            fade = np.exp(-time / tau)
+            pin.forwardKinematics(model, data, q + speed * tau * (1.0 - fade), speed * fade, -speed / tau * fade)
+            gravity = pin.Motion(data.oMi[robot.n].rotation.T @ robot.gravity, np.zeros(3))
+            body, motion = pin.Inertia.FromDynamicParameters(payload), data.v[robot.n]
+            rows.append((to_sensor * -(body * (data.a[robot.n] - gravity) + motion.cross(body * motion))).vector + bias)
+            stamps.append(own[0] + round(1e9 * time))
+    wrenches = Wrenches(np.array(stamps), np.array(rows))
+    box = bound_by_wrench(robot, WristSensor(FRAME, 0.0, 0.0, 0.0), SETTINGS, (blocks, wrenches))
+    assert np.all((box.lower <= payload[:4]) & (payload[:4] <= box.upper))
+    single = dataclasses.replace(wrenches, stamps=wrenches.stamps[:1], values=wrenches.values[:1])
+    with pytest.raises(SysidError, match="does not rest while there are wrenches"):
+        bound_by_wrench(robot, WristSensor(FRAME, 0.0, 0.0, 0.0), SETTINGS, (blocks, single))
+
+
+@pytest.mark.parametrize("gain", [-0.05, 0.05])
+def test_gains_of_a_sensor_that_was_zeroed_with_its_load_are_covered(gain, robot):
+    payload = from_com_form(1.5, robot.payload_prior.shape.com.center, 0.003 * np.eye(3))
+    rng = np.random.default_rng(5)
+    postures, gains = robot.home + rng.uniform(-0.8, 0.8, (4, robot.n)), 1.0 + gain * rng.choice((-1.0, 1.0), 6)
+    none = np.zeros((4, 6))
+    blocks, wrenches = run(robot, postures, payload, -weight(robot, postures[0], payload), none)
+    wrenches = dataclasses.replace(wrenches, values=gains * wrenches.values)
+    box = bound_by_wrench(robot, WristSensor(FRAME, 0.0, 0.0, abs(gain)), SETTINGS, (blocks, wrenches))
+    assert np.all((box.lower <= payload[:4]) & (payload[:4] <= box.upper))
+
+
+def test_a_prior_without_a_shape_is_narrowed_and_its_nominal_payload_goes_along(robot):
+    payload = from_com_form(2.0, robot.payload_prior.shape.com.center, 0.003 * np.eye(3))
+    plain = dataclasses.replace(robot, payload_prior=dataclasses.replace(robot.payload_prior, shape=None))
+    postures = robot.home + np.random.default_rng(7).uniform(-0.8, 0.8, (3, robot.n))
+    loaded = run(robot, postures, payload, np.ones(6), np.zeros((3, 6)))
+    known = with_wrench(plain, bound_by_wrench(plain, WristSensor(FRAME, 0.1, 0.01), SETTINGS, loaded)).payload_prior
+    assert known.box.contains(payload) and known.box.contains(known.nominal)
+    whole = dataclasses.replace(robot, payload_prior=robot.prior("safe_id_table_1"))
+    with pytest.raises(SysidError, match="part of the end effector is in front of the sensor"):
+        bound_by_wrench(whole, WristSensor(FRAME, 0.1, 0.01), SETTINGS, loaded)
+
+
 def test_without_a_tool_the_payload_alone_is_measured(robot):
     payload = from_com_form(1.0, robot.payload_prior.shape.com.center, 0.003 * np.eye(3))
     postures = robot.home + np.random.default_rng(7).uniform(-0.8, 0.8, (3, robot.n))
