@@ -1,4 +1,4 @@
-"""The same moves with what is known of the payload before and after it is weighed and identified.
+"""The same moves with a payload that is known better and better: prior, weighed, identified, tared.
 
 ``python bench/bench_move.py [--moves N] [--size S] [--goals N] [--payloads NAME ...]``. Motions from rest to rest are
 planned and certified with four boxes of a held dumbbell: the prior, what weighing at rest leaves of it, and what an
