@@ -35,12 +35,13 @@ def run(trials: int) -> list[dict]:
 
 def _row(attack: str, trials: list[Trial], fails) -> dict:
     """A row; of a 95 % interval up to one in ten may be outside, and one may be absent, which results then say."""
-    found = failed = sum(map(fails, trials))
-    note = f"{found} trials" if "absent" in attack else ""
-    if "outside" in attack:
-        note = f"{found} outside, of a 95 % interval"
-    if "absent" in attack or ("outside" in attack and found <= 0.1 * len(trials)):
-        failed = 0
+    found = sum(map(fails, trials))
+    if "absent" in attack:
+        failed, note = 0, f"{found} trials"
+    elif "outside" in attack:
+        failed, note = found * (found > 0.1 * len(trials)), f"{found} outside, of a 95 % interval"
+    else:
+        failed, note = found, ""
     return {"point": "2", "attack": attack, "trials": len(trials), "failed": failed, "note": note}
 
 

@@ -56,9 +56,9 @@ TOLERANCE, MOST_LEGS, TIME_LIMIT = 0.01, 12, 30.0  # [rad], [-], [s]: as the nod
 WAY, SPEEDS, PUSHES = 31, 25, 31  # grid of the time law: of the way, of squared speeds, of accelerations
 
 
-def find_knowledge(robot: RobotModel, payload: np.ndarray, held: np.ndarray) -> dict[str, Assumptions]:
+def find_knowledge(robot: RobotModel, name: str, held: np.ndarray) -> dict[str, Assumptions]:
     """What is assumed of a payload with more and more known of it; it is weighed at rest in one posture, (n,) [rad]."""
-    begin = TARE_SECONDS + 2.0 * REST + BETWEEN
+    payload, begin = load_payload(robot, name), TARE_SECONDS + 2.0 * REST + BETWEEN
     runs = (
         Run(robot, SlowPasses(robot, TARE_SECONDS), TARE_SECONDS, 0.0),
         Run(robot, random_motion(robot, np.random.default_rng(1), SECONDS), SECONDS, begin),
@@ -72,12 +72,12 @@ def find_knowledge(robot: RobotModel, payload: np.ndarray, held: np.ndarray) -> 
         "prior": Assumptions.of_payload(robot, scene=SCENE),
         "weighed at rest": replace(weigh(robot, held, payload, 1), scene=SCENE),
     }
-    for name, tare in (("identified", None), ("tared and identified", make_tare(robot, blocks[:1], SETTINGS))):
+    for level, tare in (("identified", None), ("tared and identified", make_tare(robot, blocks[:1], SETTINGS))):
         found = estimate(robot, blocks[1], tare)[0][-1]
         if not found.contains(payload):
-            raise SystemExit(f"{name}: the bounds miss the truth; {found.alarm_text}")
+            raise SystemExit(f"{level}: the bounds miss the truth; {found.alarm_text}")
         model = ModelPolicy(robot).final(found, held)
-        known[name] = Assumptions.of_payload(robot, model.box, nominal=model.nominal, scene=SCENE)
+        known[level] = Assumptions.of_payload(robot, model.box, nominal=model.nominal, scene=SCENE)
     return known
 
 
@@ -91,10 +91,9 @@ def plan_straight(
         return str(refused).split(",")[0].split(":")[0]
 
 
-def compare_moves(planner: CertifiedPlanner, motions: list, payload: str) -> list[list]:
+def compare_moves(planner: CertifiedPlanner, motions: list, payload: str, known: dict[str, Assumptions]) -> list[list]:
     """Plan the same motions with all that is known: how many are certified, and how long they take."""
     rows, found = [], {}
-    known = find_knowledge(planner.robot, load_payload(planner.robot, payload), motions[0][0])
     for name, assumptions in known.items():
         found[name] = [plan_straight(planner, assumptions, *motion) for motion in motions]
     common = [i for i in range(len(motions)) if not any(isinstance(plans[i], str) for plans in found.values())]
@@ -121,17 +120,19 @@ def main() -> None:
     for profile in PROFILES:
         knots = [build_task(experiment, profile).knots[:, 0] for experiment in "ab"]
         legs = [pair for each in knots for pair in pairwise(each)]
-        planner = CertifiedPlanner(experiment_robot(profile))
-        rows = [row for payload in arguments.payloads for row in compare_moves(planner, legs, payload)]
+        planner = CertifiedPlanner(robot := experiment_robot(profile))
+        known = {one: find_knowledge(robot, one, legs[0][0]) for one in arguments.payloads}
+        rows = [row for payload, levels in known.items() for row in compare_moves(planner, legs, payload, levels)]
         print_table(headings, rows, f"Legs of SAFE-ID's tasks, profile {profile}")
     planner = CertifiedPlanner(robot := load_robot())
     reach = arguments.size * np.array([1.2, 0.5, 1.0, 0.6, 1.0, 0.6, 1.2])
     steps = np.random.default_rng(3).uniform(-reach, reach, (arguments.moves, robot.n))
-    rows = compare_moves(planner, [(robot.home, robot.home + step) for step in steps], arguments.payloads[0])
+    payload, moves = arguments.payloads[0], [(robot.home, robot.home + step) for step in steps]
+    levels = find_knowledge(robot, payload, robot.home)
+    rows = compare_moves(planner, moves, payload, levels)
     print_table(headings, rows, "Random moves of the shipped arm from home")
     if arguments.goals:
-        known = find_knowledge(robot, load_payload(robot, arguments.payloads[0]), robot.home)
-        print_goals(planner, known["tared and identified"], arguments.goals)
+        print_goals(planner, levels["tared and identified"], arguments.goals)
 
 
 def print_goals(planner: CertifiedPlanner, assumptions: Assumptions, count: int) -> None:

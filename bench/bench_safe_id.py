@@ -21,25 +21,16 @@ import os
 os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")
 
 import sys
-from pathlib import Path
 
-from _table import describe_machine, print_figure, print_lead, print_table
+from _table import print_report
 
-from sysid_ros.cli.papers import collect_safe_id
 from sysid_ros.cli.parse_others import safe_id_parser
 from sysid_ros.papers import safe_id_report
 
 
 def main() -> int:
     options = safe_id_parser().read()
-    print(describe_machine(), flush=True)
-    entries, failures = collect_safe_id(options)
-    print_lead(safe_id_report.verdict(entries))
-    for table in safe_id_report.tables(entries):
-        print_table(table.columns, table.rows, table.title)
-    for path, caption in safe_id_report.draw_figures(entries, Path(options.results)):
-        print_figure(str(path), caption)
-    return int(bool(failures))
+    return print_report(safe_id_report, *collect_safe_id(options), options.results)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 // A ros2_control broadcaster of samples of an arm, every update of the controller manager, in batches.
 #include <cstdio>
-#include <exception>
 #include <limits>
 #include <memory>
 #include <random>

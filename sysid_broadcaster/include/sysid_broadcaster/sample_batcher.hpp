@@ -33,7 +33,8 @@ class SampleBatcher {
   }
 
   // Adds a sample with its time [ns]; returns whether the batch is complete, and is to be published before the next.
-  // A repeated time is ignored, and zero, which a simulation's clock shows before it starts. Where the clock was set back, the unfinished batch is dropped: times rise within one.
+  // A repeated time is ignored, and zero, which a simulation's clock shows before it starts. Where the clock was set
+  // back, the unfinished batch is dropped: times rise within one.
   bool add(std::int64_t stamp, const std::vector<double>& position, const std::vector<double>& velocity,
            const std::vector<double>& effort) {
     if (stamp == last_ || stamp <= 0) return false;

@@ -137,7 +137,7 @@ def _estimate_lag(problem: Problem, lags: Array, lasting: Array) -> tuple[float,
 
     An arm vibrates in all joints at once, so at each instant their errors count as one.
     """
-    found = least_squares(problem, np.column_stack([lasting, _PRIOR_LAG * lags]), 1.0)
+    found = least_squares(problem, np.column_stack([lasting, _PRIOR_LAG * lags]))
     size = np.abs(found.gains(-1) @ problem.end_matrix) * problem.end_radii
     by_instant = size.reshape(-1, max(problem.end_radius.size, 1))
     shared = np.sum(by_instant.sum(axis=1) ** 2 - np.sum(by_instant**2, axis=1)) / 3.0

@@ -89,7 +89,7 @@ def compute_statistical_interval(
     prior = unknowns.prior
     stacked = Rows.stack(parts)
     problem = Problem.build(stacked, prior.center, prior.radius, unknowns.radius, unknowns.end_error)
-    found = least_squares(problem, lasting_errors(robot, unknowns, problem, stacked), 1.0)
+    found = least_squares(problem, lasting_errors(robot, unknowns, problem, stacked))
     center = prior.center + prior.radius * found.values[:INERTIAL]
     deviation = np.maximum(prior.radius * np.sqrt(np.diag(found.covariance)[:INERTIAL]), np.finfo(float).tiny)
     return StatisticalInterval(*_cut(center, deviation, bounds))
@@ -130,13 +130,12 @@ class LeastSquares:
         return np.asarray(lapack.dtbtrs(self._factor, white[:, None], uplo="L", trans="T")[0][:, 0])
 
 
-def least_squares(problem: Problem, further: Array, variance: float) -> LeastSquares:
+def least_squares(problem: Problem, further: Array) -> LeastSquares:
     """Solve rows by generalised least squares, with errors and unknowns uniform within their bounds.
 
     Args:
         problem: The rows.
-        further: Gains of further unknowns of size one, (R, F).
-        variance: Of the further unknowns before any data.
+        further: Gains of further unknowns, (R, F), of which the variance is one before any data.
     """
     columns = np.concatenate([problem.y * problem.radius, problem.b * problem.delta_radius, further], axis=1)
     own, ends = floored(np.sqrt(np.sum(problem.errors**2, axis=1))), problem.end_radii
@@ -145,7 +144,7 @@ def least_squares(problem: Problem, further: Array, variance: float) -> LeastSqu
     white = lapack.dtbtrs(factor, np.concatenate([columns, problem.r[:, None]], axis=1), uplo="L")[0]
     white, rest = white[:, :-1], white[:, -1]
     priors = np.full(columns.shape[1], 1.0 / _UNIFORM)
-    priors[columns.shape[1] - further.shape[1] :] = 1.0 / variance
+    priors[columns.shape[1] - further.shape[1] :] = 1.0
     covariance = np.linalg.inv(white.T @ white + np.diag(priors))
     return LeastSquares(covariance @ (white.T @ rest), covariance, white, factor)
 
