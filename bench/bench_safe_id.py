@@ -24,6 +24,7 @@ import sys
 
 from _table import print_report
 
+from sysid_ros.cli.papers import collect_safe_id
 from sysid_ros.cli.parse_others import safe_id_parser
 from sysid_ros.papers import safe_id_report
 
